@@ -1,0 +1,8 @@
+#pragma once
+
+/// Everything of farad, and libtorch with it. Including the single headers costs less.
+
+#include <farad/error.h>
+#include <farad/future.h>
+#include <farad/version.h>
+#include <torch/torch.h>

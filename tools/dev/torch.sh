@@ -1,0 +1,56 @@
+# Which libtorch to build with. find_torch sets torch_dir, the directory of TorchConfig.cmake, and torch_suffix, which
+# keeps the build directories of different libtorchs apart.
+
+# torch_below PREFIX: prints the directory of TorchConfig.cmake
+torch_below() {
+  local candidate
+  for candidate in "$1" "$1"/Torch "$1"/share/cmake/Torch "$1"/lib/cmake/Torch "$1"/lib/*/cmake/Torch; do
+    if [[ -f $candidate/TorchConfig.cmake ]]; then
+      readlink -f "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+find_torch() {
+  local prefix prefixes
+  torch_suffix=-torch-custom
+  if [[ -n ${TORCH_DIR:-} ]]; then
+    torch_dir=$(torch_below "$TORCH_DIR") || die "TORCH_DIR=$TORCH_DIR holds no TorchConfig.cmake"
+    return
+  fi
+  IFS=':;' read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
+  for prefix in "${prefixes[@]}"; do
+    if torch_dir=$(torch_below "$prefix"); then return; fi
+  done
+  if [[ -n $torch_version ]]; then
+    torch_suffix=-torch-$torch_version
+    make_torch_environment "$torch_version"
+    return
+  fi
+  torch_suffix=
+  require_packages torch
+  torch_dir=$(torch_below /usr) || die "no libtorch in /usr: give TORCH_DIR or --torch VERSION"
+}
+
+# make_torch_environment VERSION: sets torch_dir
+make_torch_environment() {
+  local environment=.venv-torch-$1 python=/usr/bin/python3 package
+  if [[ ! -f $environment/complete ]]; then
+    require_packages wheel
+    # Debian's interpreter before any other in PATH: python3-venv belongs to it.
+    [[ -x $python ]] || python=python3
+    say "libtorch $1 into $environment"
+    rm -rf "$environment"
+    "$python" -m venv "$environment"
+    "$environment/bin/python" -m pip install "torch==$1" numpy </dev/null ||
+      die "pip could not install torch==$1; its messages are above"
+    touch "$environment/complete"  # an interrupted installation is begun anew
+  fi
+  package=$(echo "$environment"/lib/python3*/site-packages/torch)
+  torch_dir=$(torch_below "$package") || die "$package holds no TorchConfig.cmake"
+  if grep -qE '^cuda.*=.*[0-9]' "$package/version.py" && ! command -v nvcc >/dev/null && [[ ! -x /usr/local/cuda/bin/nvcc ]]; then
+    die "torch $1 in $environment is built for CUDA, and there is no CUDA toolkit to build against it"
+  fi
+}

@@ -1,0 +1,121 @@
+# One function per verb of ./dev.
+
+verb_demo() {
+  local options=()
+  # The tests are not part of a demo; but where they are configured already, they stay.
+  [[ -f build/${preset:-release}/CMakeCache.txt ]] || options+=(-D FARAD_BUILD_TESTS=OFF)
+  configure "${preset:-release}" "${options[@]}"
+  build farad farad_cli farad_demo
+  say "farad run -n 3 -- farad_demo"
+  "$build_dir/bin/farad" run -n 3 -- "$build_dir/bin/farad_demo" "$@"
+}
+
+verb_build() {
+  require_packages test
+  configure "${preset:-release}"
+  build "$@"
+}
+
+verb_test() {
+  local passed=0
+  require_packages test
+  configure "${preset:-release}" -D FARAD_BUILD_TESTS=ON
+  build ${label:+"tests-$label"}
+  say "test"
+  ctest --test-dir "$build_dir" --output-on-failure --no-tests=error -j "$(nproc)" ${label:+-L "^$label\$"} "$@" || passed=$?
+  count_cases "$build_dir/Testing/Temporary/LastTest.log"
+  return $passed
+}
+
+# ctest counts programs; this counts what they contain.
+count_cases() {
+  awk '/^\[  PASSED  \] [0-9]+ test/ { passed += $4 } /^\[  FAILED  \] [0-9]+ test/ { failed += $4 }
+       /^\[  SKIPPED \] [0-9]+ test/ { skipped += $4 }
+       END { printf "cases: %d passed, %d failed, %d skipped\n", passed, failed, skipped }' "$1"
+}
+
+verb_bench() {
+  local name=${1:-fabric}
+  shift || true
+  require_packages bench
+  configure "${preset:-bench}"
+  build "bench_$name"
+  say "bench $name"
+  "$build_dir/bin/bench_$name" "$@"
+}
+
+# Every C++ file of ours, committed or not yet.
+our_sources() { git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp'; }
+
+verb_format() {
+  require_packages lint
+  our_sources | xargs clang-format-19 -i
+}
+
+verb_lint() {
+  local failed=0
+  require_packages lint test
+  say "format"
+  our_sources | xargs clang-format-19 --dry-run --Werror || { failed=1; echo "dev: ./dev format mends that" >&2; }
+  say "layers"
+  python3 tools/check_layers.py || failed=1
+  configure "${preset:-release}" -D FARAD_BUILD_TESTS=ON
+  say "tests that nobody builds"
+  python3 tools/check_tests.py "$build_dir/compile_commands.json" || failed=1
+  say "headers that need others before them"
+  build farad_public_headers farad_headers || failed=1
+  ((failed == 0)) || die "lint found something; see above"
+  say "lint is content"
+}
+
+verb_fuzz() {
+  local targets=("$@") target inputs found=build/fuzz-found
+  configure fuzz
+  build fuzz-targets
+  if ((${#targets[@]} == 0)); then
+    mapfile -t targets < <(cat "$build_dir/fuzz-targets.txt")
+  fi
+  mkdir -p "$found"
+  for target in "${targets[@]}"; do
+    target=fuzz_${target#fuzz_}
+    inputs=("build/fuzz-corpus/$target")  # what this machine learned; the first one is written to
+    mkdir -p "${inputs[0]}"
+    [[ -d tests/fuzz/corpus/${target#fuzz_} ]] && inputs+=("tests/fuzz/corpus/${target#fuzz_}")
+    say "$target for $seconds s"
+    LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1 \
+      "$build_dir/bin/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+      -artifact_prefix="$found/" "${inputs[@]}" ||
+      die "$target found an input in $found: mend the fault and make the input a regression test"
+  done
+}
+
+verb_torch() {
+  (($# == 1)) || die "which version? For example: ./dev torch 2.13.0"
+  make_torch_environment "$1"
+  say "libtorch $1 in $torch_dir"
+}
+
+verb_doctor() {
+  local set missing
+  say "packages"
+  for set in build torch test bench lint clang wheel; do
+    mapfile -t missing < <(missing_packages "$set")
+    printf '  %-6s %s\n' "$set" "${missing[*]:+missing: }${missing[*]:-all there}"
+  done
+  echo "  verbs install what they need; demo needs build and torch only"
+  if [[ -x build/${preset:-release}/bin/farad ]]; then
+    say "farad doctor"
+    "build/${preset:-release}/bin/farad" doctor
+  else
+    echo "  ./dev demo builds \`farad\`, whose doctor looks at the rest of the machine"
+  fi
+}
+
+verb_clean() {
+  rm -rf build
+  case ${1:-} in
+    '') ;;
+    --all) rm -rf .venv-torch-* ;;
+    *) die "clean knows only --all" ;;
+  esac
+}

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <string>
+
+namespace farad {
+
+/// Whatever goes wrong in farad is one of these. Every message begins with the layer and names the operation and the
+/// peer: `[rpc] call 17 "forward" to worker3: no reply in 5 s`. Kinds are told apart by type, never by text.
+class Error : public c10::Error {
+ public:
+  explicit Error(const std::string& message);
+};
+
+/// A peer ended, was cut off, or was silent for longer than `lost_after`.
+class PeerLost : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Something did not happen in the time it was given.
+class Timeout : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A function failed on another worker; the message holds the exception's type, its text and the chain of calls.
+class RemoteError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A backward pass was given up, on every worker that took part in it.
+class Aborted : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Somebody asked for the work to stop.
+class Cancelled : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The worker was closed before the operation was asked for.
+class Closed : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace farad

@@ -1,0 +1,254 @@
+#pragma once
+
+#include <farad/error.h>
+
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace farad {
+
+template <class T>
+class Future;
+template <class T>
+class Promise;
+
+namespace detail {
+
+class FutureCore;
+
+/// Who knows how to wait for a worker's futures (by taking messages in meanwhile) and where continuations run.
+class FutureHost {
+ public:
+  virtual ~FutureHost() = default;
+  /// Returns when core.ready() or at the deadline.
+  virtual void wait(FutureCore& core, std::chrono::steady_clock::time_point deadline) = 0;
+  virtual void run(std::function<void()> continuation) = 0;
+  virtual std::chrono::steady_clock::time_point now() const = 0;  ///< a simulated one has its own clock
+};
+
+/// The part of a future that does not depend on its type: whether it is ready, who waits, what comes next.
+/// Any thread may call anything.
+class FutureCore {
+ public:
+  explicit FutureCore(std::shared_ptr<FutureHost> host) : host_(std::move(host)) {}
+
+  bool ready() const { return ready_.load(std::memory_order_acquire); }
+  /// True if ready.
+  bool wait(std::chrono::steady_clock::time_point deadline);
+  bool wait_for(std::chrono::steady_clock::duration span);
+  /// Runs `next` once ready, also if that is now: at the host, or without one on the thread that completes.
+  void when_ready(std::function<void()> next);
+  /// Like when_ready, but on the thread that completes; for what is short and takes no lock.
+  void notify(std::function<void()> wake);
+
+  /// Runs `fill` and becomes ready, unless it was already: the first to complete wins. True if it was this call.
+  bool complete(const std::function<void()>& fill);
+  bool fail(std::exception_ptr error);
+  const std::exception_ptr& error() const { return error_; }  ///< once ready
+
+  void cancel();
+  void set_cancel(std::function<void()> hook);  ///< called at most once, if somebody cancels before it is ready
+  const std::shared_ptr<FutureHost>& host() const { return host_; }
+
+ private:
+  const std::shared_ptr<FutureHost> host_;
+  std::mutex mutex_;
+  std::atomic<bool> ready_{false};
+  bool completing_ = false;
+  std::exception_ptr error_;
+  std::vector<std::function<void()>> wakes_;
+  std::vector<std::function<void()>> nexts_;
+  std::function<void()> cancel_;
+};
+
+/// A future of nothing still has to hold something.
+struct Nothing {};
+template <class T>
+using Stored = std::conditional_t<std::is_void_v<T>, Nothing, T>;
+
+template <class T>
+struct FutureState : FutureCore {
+  using FutureCore::FutureCore;
+  std::optional<Stored<T>> value;
+};
+
+template <class T>
+struct FutureValue {
+  using type = T;
+  static constexpr bool is_future = false;
+};
+template <class T>
+struct FutureValue<Future<T>> {
+  using type = T;
+  static constexpr bool is_future = true;
+};
+
+template <class F, class T>
+struct ThenResult {
+  using type = std::invoke_result_t<F, const T&>;
+};
+template <class F>
+struct ThenResult<F, void> {
+  using type = std::invoke_result_t<F>;
+};
+
+}  // namespace detail
+
+/// A value that comes later, or the error that came instead. Copies share it. Any thread may use its own copy.
+template <class T>
+class Future {
+ public:
+  using value_type = T;
+
+  /// A future of nothing: valid() is false and only assignment makes sense.
+  Future() = default;
+
+  bool valid() const { return state_ != nullptr; }
+  bool ready() const { return state().ready(); }
+
+  /// The value, or the error thrown; as often as asked.
+  T wait() const {
+    state().wait(std::chrono::steady_clock::time_point::max());
+    return get();
+  }
+
+  /// True if ready within `span`.
+  template <class Rep, class Period>
+  bool wait_for(std::chrono::duration<Rep, Period> span) const {
+    return state().wait_for(std::chrono::duration_cast<std::chrono::steady_clock::duration>(span));
+  }
+
+  /// `fn` gets the value once it is there; the result is a future of what `fn` returns (of R, if that is a Future<R>).
+  /// An error passes `fn` by and appears in the result.
+  template <class F>
+  auto then(F fn) const {
+    using Returned = typename detail::ThenResult<F, T>::type;
+    using R = typename detail::FutureValue<Returned>::type;
+    Promise<R> promise(state().host());
+    promise.on_cancel([weak = std::weak_ptr(state_)] {
+      if (auto origin = weak.lock()) origin->cancel();
+    });
+    state().when_ready([self = *this, promise, fn = std::move(fn)]() mutable {
+      if (self.state().error()) return promise.set_exception(self.state().error());
+      try {
+        auto call = [&]() -> Returned {
+          if constexpr (std::is_void_v<T>) {
+            return fn();
+          } else {
+            return fn(*self.state_->value);
+          }
+        };
+        if constexpr (detail::FutureValue<Returned>::is_future) {
+          promise.follow(call());
+        } else if constexpr (std::is_void_v<R>) {
+          call();
+          promise.set_value();
+        } else {
+          promise.set_value(call());
+        }
+      } catch (...) {
+        promise.set_exception(std::current_exception());
+      }
+    });
+    return promise.future();
+  }
+
+  /// If it is not ready, it becomes so with Cancelled, and whoever works on it is told.
+  void cancel() const { state().cancel(); }
+
+ private:
+  template <class>
+  friend class Future;
+  friend class Promise<T>;
+  template <class U>
+  friend Future<std::vector<detail::Stored<U>>> when_all(std::vector<Future<U>>);
+
+  explicit Future(std::shared_ptr<detail::FutureState<T>> state) : state_(std::move(state)) {}
+
+  detail::FutureState<T>& state() const {
+    TORCH_CHECK(state_, "[future] used before it was given a value: this Future was default-constructed");
+    return *state_;
+  }
+
+  T get() const {
+    if (state_->error()) std::rethrow_exception(state_->error());
+    if constexpr (!std::is_void_v<T>) return *state_->value;
+  }
+
+  std::shared_ptr<detail::FutureState<T>> state_;
+};
+
+/// The giving end of a Future. Copies share it. The first value or error counts; later ones are ignored, so that a
+/// result and a cancellation may race. If every copy goes without either, the future fails with Cancelled.
+template <class T>
+class Promise {
+ public:
+  Promise() : Promise(nullptr) {}
+  explicit Promise(std::shared_ptr<detail::FutureHost> host)
+      : hold_(std::make_shared<Hold>(std::make_shared<detail::FutureState<T>>(std::move(host)))) {}
+
+  Future<T> future() const { return Future<T>(hold_->state); }
+
+  template <class U = detail::Stored<T>>
+  void set_value(U&& value = {}) const {
+    auto& state = *hold_->state;
+    state.complete([&] { state.value.emplace(std::forward<U>(value)); });
+  }
+  void set_exception(std::exception_ptr error) const { hold_->state->fail(std::move(error)); }
+
+  /// Called at most once, on the cancelling thread, if the future is cancelled before it is ready.
+  void on_cancel(std::function<void()> hook) const { hold_->state->set_cancel(std::move(hook)); }
+
+  /// Takes whatever `other` becomes.
+  void follow(Future<T> other) const {
+    other.state().when_ready([self = *this, other] {
+      if (other.state_->error()) return self.set_exception(other.state_->error());
+      auto& state = *self.hold_->state;
+      state.complete([&] { state.value = other.state_->value; });
+    });
+  }
+
+ private:
+  struct Hold {
+    explicit Hold(std::shared_ptr<detail::FutureState<T>> s) : state(std::move(s)) {}
+    ~Hold() {
+      if (!state->ready())
+        state->fail(std::make_exception_ptr(Cancelled("[future] the promise was dropped without a value")));
+    }
+    const std::shared_ptr<detail::FutureState<T>> state;
+  };
+  std::shared_ptr<Hold> hold_;
+};
+
+/// All values in order, once all are there; the first error, as soon as there is one. (Of Future<void>: empty tokens.)
+template <class T>
+Future<std::vector<detail::Stored<T>>> when_all(std::vector<Future<T>> futures) {
+  using Values = std::vector<detail::Stored<T>>;
+  Promise<Values> promise(futures.empty() ? nullptr : futures.front().state().host());
+  if (futures.empty()) {
+    promise.set_value(Values{});
+    return promise.future();
+  }
+  auto left = std::make_shared<std::atomic<size_t>>(futures.size());
+  for (const auto& future : futures) {
+    future.state().when_ready([future, futures, promise, left] {
+      if (future.state_->error()) return promise.set_exception(future.state_->error());
+      if (left->fetch_sub(1) > 1) return;
+      Values values;
+      values.reserve(futures.size());
+      for (const auto& f : futures) values.push_back(*f.state_->value);
+      promise.set_value(std::move(values));
+    });
+  }
+  return promise.future();
+}
+
+}  // namespace farad

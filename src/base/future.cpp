@@ -1,0 +1,90 @@
+#include <farad/future.h>
+
+#include "base/executor.h"
+#include "base/runtime.h"
+
+namespace farad::detail {
+
+bool FutureCore::wait(std::chrono::steady_clock::time_point deadline) {
+  if (ready()) return true;
+  if (host_) {
+    host_->wait(*this, deadline);
+    return ready();
+  }
+  // The parker is shared with the wake, because this wait may have timed out and returned when the wake comes.
+  std::shared_ptr<base::Parker> parker = base::Runtime::real().make_parker();
+  notify([parker] { parker->unpark(); });
+  base::Executor::Waiting waiting;
+  while (!ready() && parker->park(deadline)) {
+  }
+  return ready();
+}
+
+bool FutureCore::wait_for(std::chrono::steady_clock::duration span) {
+  const auto now = host_ ? host_->now() : base::Runtime::real().now();
+  return wait(span >= base::never - now ? base::never : now + span);
+}
+
+void FutureCore::when_ready(std::function<void()> next) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!ready()) return nexts_.push_back(std::move(next));
+  }
+  host_ ? host_->run(std::move(next)) : next();
+}
+
+void FutureCore::notify(std::function<void()> wake) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!ready()) return wakes_.push_back(std::move(wake));
+  }
+  wake();
+}
+
+bool FutureCore::complete(const std::function<void()>& fill) {
+  {
+    std::lock_guard lock(mutex_);
+    if (completing_) return false;
+    completing_ = true;
+  }
+  // Copying a value is foreign code, so no lock is held; `completing_` keeps all others out.
+  try {
+    fill();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+  std::vector<std::function<void()>> wakes, nexts;
+  std::function<void()> cancel;
+  {
+    std::lock_guard lock(mutex_);
+    ready_.store(true, std::memory_order_release);
+    wakes.swap(wakes_);
+    nexts.swap(nexts_);
+    cancel.swap(cancel_);  // Only to be destroyed, and not under the lock.
+  }
+  for (auto& wake : wakes) wake();
+  for (auto& next : nexts) host_ ? host_->run(std::move(next)) : next();
+  return true;
+}
+
+bool FutureCore::fail(std::exception_ptr error) {
+  return complete([&] { error_ = std::move(error); });
+}
+
+void FutureCore::set_cancel(std::function<void()> hook) {
+  std::lock_guard lock(mutex_);
+  if (!completing_) cancel_ = std::move(hook);
+}
+
+void FutureCore::cancel() {
+  std::function<void()> hook;
+  {
+    std::lock_guard lock(mutex_);
+    if (completing_) return;
+    hook.swap(cancel_);
+  }
+  fail(std::make_exception_ptr(Cancelled("[future] cancelled by the one who waited for it")));
+  if (hook) hook();
+}
+
+}  // namespace farad::detail

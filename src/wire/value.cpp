@@ -1,0 +1,381 @@
+#include <farad/detail/value.h>
+#include <farad/error.h>
+
+#include <bit>
+#include <cmath>
+#include <msgpack.hpp>
+#include <utility>
+
+#include "wire/bytes.h"
+#include "wire/torch_compat.h"
+
+namespace farad::detail {
+namespace {
+
+// What MessagePack has no type for.
+enum Extension : int8_t { tensor_extension = 1, complex_extension = 2 };
+constexpr size_t tensor_bytes = sizeof(uint32_t);
+constexpr size_t complex_bytes = 2 * sizeof(double);
+
+struct Body {
+  std::vector<char>& bytes;
+  void write(const char* data, size_t size) { bytes.insert(bytes.end(), data, data + size); }
+};
+
+struct Packer : private Body, public msgpack::packer<Body> {
+  explicit Packer(std::vector<char>& bytes) : Body{bytes}, msgpack::packer<Body>(static_cast<Body&>(*this)) {}
+};
+
+/// A floating point number as it is. msgpack-cxx makes an integer of 2.0, and of -0.0 a zero without its sign.
+template <class Bits, class T>
+void put_float(std::vector<char>& body, unsigned char format, T value) {
+  const auto bits = std::bit_cast<Bits>(value);
+  body.push_back(static_cast<char>(format));
+  for (int shift = 8 * sizeof bits - 8; shift >= 0; shift -= 8) body.push_back(static_cast<char>(bits >> shift));
+}
+
+std::string over(const char* what, uint64_t count, uint64_t limit) {
+  return std::string(what) + " of " + std::to_string(count) + ", the limit is " + std::to_string(limit);
+}
+
+}  // namespace
+
+void Writer::boolean(bool value) { value ? Packer(body_).pack_true() : Packer(body_).pack_false(); }
+void Writer::integer(int64_t value) { Packer(body_).pack_int64(value); }
+void Writer::natural(uint64_t value) { Packer(body_).pack_uint64(value); }
+void Writer::single(float value) { put_float<uint32_t>(body_, 0xca, value); }
+void Writer::real(double value) { put_float<uint64_t>(body_, 0xcb, value); }
+
+void Writer::text(std::string_view value) {
+  if (value.size() > UINT32_MAX) throw Error("[wire] cannot encode " + over("a string", value.size(), UINT32_MAX));
+  const auto size = static_cast<uint32_t>(value.size());
+  Packer(body_).pack_str(size).pack_str_body(value.data(), size);
+}
+
+void Writer::bytes(const void* data, size_t size) {
+  if (size > UINT32_MAX) throw Error("[wire] cannot encode " + over("bytes", size, UINT32_MAX));
+  const auto small = static_cast<uint32_t>(size);
+  Packer(body_).pack_bin(small).pack_bin_body(static_cast<const char*>(data), small);
+}
+
+void Writer::tensor(const at::Tensor& value) {
+  char index[tensor_bytes];
+  wire::put(index, static_cast<uint32_t>(tensors_.size()));
+  Packer(body_).pack_ext(sizeof index, tensor_extension).pack_ext_body(index, sizeof index);
+  tensors_.push_back(value);
+}
+
+void Writer::scalar(const c10::Scalar& value) {
+  if (value.isBoolean()) return boolean(value.toBool());
+  if (const auto large = wire::compat::above_int64(value)) return natural(*large);
+  if (value.isIntegral(/*includeBool=*/false)) return integer(value.toLong());
+  if (value.isFloatingPoint()) return real(value.toDouble());
+  if (!value.isComplex()) throw Error("[wire] cannot encode a symbolic scalar: give it a value first");
+  char parts[complex_bytes];
+  const auto number = value.toComplexDouble();
+  wire::put(wire::put(parts, number.real()), number.imag());
+  Packer(body_).pack_ext(sizeof parts, complex_extension).pack_ext_body(parts, sizeof parts);
+}
+
+void Writer::begin(size_t count) {
+  if (count > limits_.elements) throw Error("[wire] cannot encode " + over("a container", count, limits_.elements));
+  if (++depth_ > limits_.depth)
+    throw Error("[wire] cannot encode " + over("values nested to a depth", depth_, limits_.depth));
+}
+
+void Writer::begin_array(size_t count) {
+  begin(count);
+  Packer(body_).pack_array(static_cast<uint32_t>(count));
+}
+
+void Writer::begin_map(size_t count) {
+  begin(count);
+  Packer(body_).pack_map(static_cast<uint32_t>(count));
+}
+
+/// One value, or the beginning of a container.
+struct Reader::Token {
+  enum class Kind { Nil, Boolean, Natural, Negative, Single, Real, Text, Bytes, Extension, Array, Map };
+  Kind kind = Kind::Nil;
+  uint64_t natural = 0;  // also the truth of a boolean and the count of a container
+  int64_t negative = 0;
+  double real = 0;        // also of a Single, which it holds exactly
+  std::string_view text;  // also bytes and the content of an extension
+  int8_t extension = 0;
+
+  bool is(int8_t type, size_t size) const {
+    return kind == Kind::Extension && extension == type && text.size() == size;
+  }
+
+  std::string name() const {
+    switch (kind) {
+      case Kind::Nil:
+        return "nil";
+      case Kind::Boolean:
+        return natural ? "true" : "false";
+      case Kind::Natural:
+        return "the integer " + std::to_string(natural);
+      case Kind::Negative:
+        return "the integer " + std::to_string(negative);
+      case Kind::Single:
+        return "the float " + std::to_string(real);
+      case Kind::Real:
+        return "the double " + std::to_string(real);
+      case Kind::Text:
+        return "a string of " + std::to_string(text.size()) + " bytes";
+      case Kind::Bytes:
+        return std::to_string(text.size()) + " raw bytes";
+      case Kind::Extension:
+        break;
+      case Kind::Array:
+        return "an array of " + std::to_string(natural);
+      case Kind::Map:
+        return "a map of " + std::to_string(natural);
+    }
+    if (is(tensor_extension, tensor_bytes)) return "a tensor";
+    if (is(complex_extension, complex_bytes)) return "a complex number";
+    return "an extension of type " + std::to_string(extension) + " and " + std::to_string(text.size()) + " bytes";
+  }
+};
+
+/// Takes one token from msgpack's parser, which would by itself go on to the end of a container.
+struct Reader::TokenReader : msgpack::null_visitor {
+  using Kind = Token::Kind;
+  Token token;
+  bool found = false;
+  bool cut_off = false;
+
+  bool set(Kind kind) {
+    token.kind = kind;
+    return found = true;
+  }
+  bool visit_nil() { return set(Kind::Nil); }
+  bool visit_boolean(bool value) {
+    token.natural = value;
+    return set(Kind::Boolean);
+  }
+  bool visit_positive_integer(uint64_t value) {
+    token.natural = value;
+    return set(Kind::Natural);
+  }
+  bool visit_negative_integer(int64_t value) {  // Only the format is signed; the value may well be positive.
+    if (value >= 0) return visit_positive_integer(static_cast<uint64_t>(value));
+    token.negative = value;
+    return set(Kind::Negative);
+  }
+  bool visit_float32(float value) {
+    token.real = value;
+    return set(Kind::Single);
+  }
+  bool visit_float64(double value) {
+    token.real = value;
+    return set(Kind::Real);
+  }
+  bool visit_str(const char* data, uint32_t size) {
+    token.text = {data, size};
+    return set(Kind::Text);
+  }
+  bool visit_bin(const char* data, uint32_t size) {
+    token.text = {data, size};
+    return set(Kind::Bytes);
+  }
+  bool visit_ext(const char* data, uint32_t size) {  // The first byte is the type.
+    token.extension = static_cast<int8_t>(data[0]);
+    token.text = {data + 1, size - 1};
+    return set(Kind::Extension);
+  }
+  bool start_array(uint32_t count) {
+    token.natural = count;
+    return !set(Kind::Array);  // Stop here.
+  }
+  bool start_map(uint32_t count) {
+    token.natural = count;
+    return !set(Kind::Map);
+  }
+  void insufficient_bytes(size_t, size_t) { cut_off = true; }
+};
+
+bool Reader::take(Token& token) {
+  TokenReader tokens;
+  size_t used = 0;
+  msgpack::parse(next_, bytes_left(), used, tokens);
+  if (!tokens.found || tokens.cut_off) {
+    return fail(bytes_left() == 0 || tokens.cut_off ? "the values are cut off" : "not MessagePack");
+  }
+  token = tokens.token;
+  if (token.kind == Token::Kind::Array || token.kind == Token::Kind::Map) {
+    // msgpack does not say how far it came when it is stopped, but the first byte does.
+    const auto first = static_cast<unsigned char>(*next_);
+    used = first < 0xa0 ? 1 : (first == 0xdc || first == 0xde) ? 3 : 5;
+  }
+  next_ += used;
+  return true;
+}
+
+bool Reader::fail(std::string why) {
+  if (error_.empty()) error_ = std::move(why);
+  return false;
+}
+
+bool Reader::fail_in(std::string_view where) {
+  error_ = std::string(where) + ": " + error_;
+  return false;
+}
+
+bool Reader::expected(std::string_view what, const Token& got) {
+  return fail("expected " + std::string(what) + ", got " + got.name());
+}
+
+bool Reader::finish() {
+  return bytes_left() == 0 || fail(std::to_string(bytes_left()) + " bytes are left over after the last value");
+}
+
+bool Reader::boolean(bool& value) {
+  Token token;
+  if (!take(token)) return false;
+  value = token.natural != 0;
+  return token.kind == Token::Kind::Boolean || expected("a bool", token);
+}
+
+bool Reader::integer(int64_t& value, int64_t least, int64_t most) {
+  Token token;
+  if (!take(token)) return false;
+  const bool natural = token.kind == Token::Kind::Natural && token.natural <= static_cast<uint64_t>(most);
+  const bool negative = token.kind == Token::Kind::Negative && token.negative >= least;
+  value = natural ? static_cast<int64_t>(token.natural) : token.negative;
+  if (natural || negative) return true;
+  return expected("an integer from " + std::to_string(least) + " to " + std::to_string(most), token);
+}
+
+bool Reader::natural(uint64_t& value, uint64_t most) {
+  Token token;
+  if (!take(token)) return false;
+  value = token.natural;
+  if (token.kind == Token::Kind::Natural && value <= most) return true;
+  return expected("an integer from 0 to " + std::to_string(most), token);
+}
+
+bool Reader::real(double& value) {
+  Token token;
+  if (!take(token)) return false;
+  // Up to 2^53 every integer is a double.
+  constexpr int64_t exact = int64_t{1} << 53;
+  switch (token.kind) {
+    case Token::Kind::Single:
+    case Token::Kind::Real:
+      value = token.real;
+      return true;
+    case Token::Kind::Natural:
+      if (token.natural > exact) break;
+      value = static_cast<double>(token.natural);
+      return true;
+    case Token::Kind::Negative:
+      if (token.negative < -exact) break;
+      value = static_cast<double>(token.negative);
+      return true;
+    default:
+      break;
+  }
+  return expected("a double", token);
+}
+
+bool Reader::single(float& value) {
+  double wide = 0;
+  if (!real(wide)) return false;
+  value = static_cast<float>(wide);
+  if (std::isnan(wide) || static_cast<double>(value) == wide) return true;
+  return fail("expected a float, got " + std::to_string(wide) + ", which no float equals");
+}
+
+bool Reader::text(std::string& value) {
+  Token token;
+  if (!take(token)) return false;
+  if (token.kind != Token::Kind::Text) return expected("a string", token);
+  value = token.text;
+  return true;
+}
+
+bool Reader::bytes(std::string_view& value) {
+  Token token;
+  if (!take(token)) return false;
+  value = token.text;
+  return token.kind == Token::Kind::Bytes || expected("raw bytes", token);
+}
+
+bool Reader::tensor(at::Tensor& value) {
+  Token token;
+  if (!take(token)) return false;
+  if (!token.is(tensor_extension, tensor_bytes)) return expected("a tensor", token);
+  const char* from = token.text.data();
+  const auto index = wire::take<uint32_t>(from);
+  if (index >= tensors_.size()) {
+    return fail("refers to tensor " + std::to_string(index) + " of " + std::to_string(tensors_.size()));
+  }
+  value = tensors_[index];
+  return true;
+}
+
+bool Reader::scalar(c10::Scalar& value) {
+  Token token;
+  if (!take(token)) return false;
+  switch (token.kind) {
+    case Token::Kind::Boolean:
+      value = token.natural != 0;
+      return true;
+    case Token::Kind::Negative:
+      value = token.negative;
+      return true;
+    case Token::Kind::Real:
+      value = token.real;
+      return true;
+    case Token::Kind::Natural:
+      if (token.natural <= INT64_MAX) {
+        value = static_cast<int64_t>(token.natural);
+      } else if (const auto large = wire::compat::scalar_above_int64(token.natural)) {
+        value = *large;
+      } else {
+        return fail("the scalar " + std::to_string(token.natural) +
+                    " is beyond what libtorch " TORCH_VERSION " can hold");
+      }
+      return true;
+    default:
+      break;
+  }
+  if (!token.is(complex_extension, complex_bytes)) return expected("a scalar", token);
+  const char* from = token.text.data();
+  const auto real = wire::take<double>(from);
+  value = c10::complex<double>(real, wire::take<double>(from));
+  return true;
+}
+
+bool Reader::begin(size_t count, size_t bytes_each) {
+  if (count > limits_.elements) return fail(over("a container", count, limits_.elements));
+  if (count > bytes_left() / bytes_each) {
+    return fail("a container of " + std::to_string(count) + " in " + std::to_string(bytes_left()) + " bytes");
+  }
+  if (++depth_ > limits_.depth) return fail(over("values nested to a depth", depth_, limits_.depth));
+  return true;
+}
+
+bool Reader::begin_array(size_t& count) {
+  Token token;
+  if (!take(token)) return false;
+  count = token.natural;
+  return token.kind == Token::Kind::Array ? begin(count, 1) : expected("an array", token);
+}
+
+bool Reader::begin_array_of(size_t count, std::string_view what) {
+  Token token;
+  if (!take(token)) return false;
+  if (token.kind == Token::Kind::Array && token.natural == count) return begin(count, 1);
+  return expected(std::string(what) + " of " + std::to_string(count), token);
+}
+
+bool Reader::begin_map(size_t& count) {
+  Token token;
+  if (!take(token)) return false;
+  count = token.natural;
+  return token.kind == Token::Kind::Map ? begin(count, 2) : expected("a map", token);
+}
+
+}  // namespace farad::detail

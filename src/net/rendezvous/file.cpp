@@ -86,7 +86,7 @@ class FileRendezvous final : public Rendezvous {
         return {};
       }
       if (!status.ok() && status.code() != base::Code::Busy) return status;
-      if (now >= request.deadline) return give_up(request, roster, status);
+      if (now >= request.deadline) return give_up(request, arrived, roster, status);
       parker_->park(std::min(request.deadline, now + backoff.next()));
       if (closed()) return closed_meanwhile();
     }
@@ -152,10 +152,11 @@ class FileRendezvous final : public Rendezvous {
     return {};
   }
 
-  base::Status give_up(const JoinRequest& request, Roster& roster, const base::Status& last) {
-    if (!last.ok()) return {base::Code::Timeout, last.message() + "; is it stopped?"};
-    forget_the_dead(request.self, roster);
-    return timed_out(roster.missing());
+  base::Status give_up(const JoinRequest& request, bool arrived, Roster& roster, const base::Status& last) {
+    if (!arrived) return {base::Code::Timeout, last.message() + "; is it stopped?"};
+    forget_the_dead(request.self, roster);  // As of the last look, if the pen was taken just now.
+    auto status = timed_out(roster.missing());
+    return last.ok() ? status : base::Status(status.code(), status.message() + " At the end, " + last.message());
   }
 
   /// Keeps the chair, and with it the note of what went wrong, so that those who come late hear of it too.

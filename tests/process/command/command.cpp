@@ -84,7 +84,6 @@ Command::Command(std::vector<std::string> arguments, CommandOptions options) {
   ::posix_spawnattr_init(&attributes);
 
   std::vector<int> childs{life.write};
-  int input = -1;
   std::string slave;
   if (options.terminal) {
     out_fd_ = open_terminal(slave);
@@ -93,7 +92,8 @@ Command::Command(std::vector<std::string> arguments, CommandOptions options) {
     for (const int fd : {0, 1, 2}) ::posix_spawn_file_actions_addopen(&actions, fd, slave.c_str(), O_RDWR, 0);
   } else {
     const std::array pipes{make_pipe(), make_pipe(), make_pipe()};
-    input = pipes[0].write;
+    write_all(pipes[0].write, options.input);  // It is short enough to wait in the pipe for its reader.
+    ::close(pipes[0].write);
     out_fd_ = pipes[1].read;
     err_fd_ = pipes[2].read;
     childs.insert(childs.end(), {pipes[0].read, pipes[1].write, pipes[2].write});
@@ -108,10 +108,6 @@ Command::Command(std::vector<std::string> arguments, CommandOptions options) {
   ::posix_spawnattr_destroy(&attributes);
   for (const int fd : childs) ::close(fd);
   if (error != 0) throw std::runtime_error("cannot start " + arguments.front());
-  if (input >= 0) {
-    write_all(input, options.input);
-    ::close(input);
-  }
 }
 
 Command::~Command() {

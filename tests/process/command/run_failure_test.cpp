@@ -51,8 +51,8 @@ TEST(RunFailure, WorkerThatIsDoneStopsNobody) {
   const auto fifo = std::filesystem::path(::testing::TempDir()) / ("farad-fifo-" + std::to_string(::getpid()));
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   Command command(
-      run_script(2, "if test $RANK = 0; then printf bye; else read word; echo $word; fi <" + fifo.string()));
-  std::ofstream writer(fifo);
+      run_script(2, "if test $RANK = 0; then printf bye; else read word <" + fifo.string() + "; echo $word; fi"));
+  std::fstream writer(fifo);  // For both, so that it need not wait for the reader.
   // A line without its end is passed on when its writer has ended.
   EXPECT_TRUE(command.wait_for("bye"));
   writer << "go\n" << std::flush;

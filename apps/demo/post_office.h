@@ -1,0 +1,48 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "net/fabric.h"
+
+namespace farad::demo {
+
+/// What the demo's messages mean.
+enum class Letter : uint8_t {
+  Question,  ///< to be sent back as an Answer
+  Answer,
+  GoodBye,
+};
+
+/// One worker of the demo: sends every question back, and can ask one at a time.
+class PostOffice : private net::Sink {
+ public:
+  /// Joins the group that the environment describes; throws what Fabric::join throws.
+  PostOffice();
+  ~PostOffice() override;
+
+  net::Fabric& fabric() { return *fabric_; }
+
+  /// Sends `letter` to `rank` and returns what it sends back. Throws if that worker is lost meanwhile.
+  wire::Message ask(base::Rank rank, wire::Message letter);
+  /// Tells everybody that we are done, and waits until all the others are.
+  void finish();
+
+ private:
+  void on_message(net::Peer from, wire::Message&& message) override;
+  void on_lost(net::Peer peer, const base::Status& why) override;
+  void on_unsent(net::Peer, uint8_t, uint64_t, const base::Status& why) override;
+  void fail(const base::Status& why);
+
+  std::unique_ptr<net::Fabric> fabric_;
+  base::Mutex mutex_;
+  std::shared_ptr<net::Waiter> asking_ GUARDED_BY(mutex_);
+  wire::Message answer_ GUARDED_BY(mutex_);
+  base::Status failure_ GUARDED_BY(mutex_);
+  int done_ GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<net::Waiter> all_done_;
+};
+
+}  // namespace farad::demo

@@ -1,0 +1,134 @@
+#include "net/driver.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
+
+#include <algorithm>
+
+#include "base/executor.h"
+
+namespace farad::net {
+namespace {
+
+thread_local const Driver* polling_here = nullptr;
+
+}  // namespace
+
+Waiter::Waiter(Driver& driver) : driver_(driver), parker_(driver.runtime_.make_parker()) {}
+
+void Waiter::complete() {
+  completed_.store(true, std::memory_order_seq_cst);
+  if (!drives_.load(std::memory_order_seq_cst)) return parker_->unpark();
+  // If this is the driving thread itself, it looks before it sleeps.
+  if (!driver_.driving_here()) driver_.bell_.ring();
+}
+
+Driver::Driver(base::Runtime& runtime, Bell& bell, std::function<bool()> poll)
+    : runtime_(runtime), bell_(bell), poll_(std::move(poll)), stopped_(runtime.make_parker()) {
+  bell_.vacate();
+}
+
+Driver::~Driver() { stop(); }
+
+std::shared_ptr<Waiter> Driver::make_waiter() { return std::shared_ptr<Waiter>(new Waiter(*this)); }
+
+bool Driver::driving_here() const { return polling_here == this; }
+
+bool Driver::wait(Waiter& waiter, base::TimePoint deadline) {
+  TORCH_CHECK(!driving_here(), "[net] a handler that runs while messages are taken in must not wait");
+  if (waiter.completed()) return true;
+  base::Executor::Waiting waiting;
+  while (!waiter.completed()) {
+    if (take_role()) {
+      // Also if a handler throws, or a simulated crash unwinds us.
+      const auto pass = c10::make_scope_exit([this] { pass_role(); });
+      drive(waiter, deadline);
+    } else {
+      {
+        base::Lock lock(mutex_);
+        if (!driven_ && !stopping_.load()) continue;  // The role came free just now.
+        parked_.push_back(&waiter);
+      }
+      const auto leave = c10::make_scope_exit([&] {
+        base::Lock lock(mutex_);
+        std::erase(parked_, &waiter);
+      });
+      waiter.parker_->park(deadline);
+    }
+    if (deadline != base::never && runtime_.now() >= deadline) break;
+  }
+  if (waiter.completed()) {
+    // We may have been woken to take the role on, and not need it any more.
+    base::Lock lock(mutex_);
+    if (!driven_ && !parked_.empty()) parked_.front()->parker_->unpark();
+  }
+  return waiter.completed();
+}
+
+bool Driver::take_role() {
+  base::Lock lock(mutex_);
+  if (driven_ || stopping_.load()) return false;
+  driven_ = true;
+  bell_.occupy();
+  return true;
+}
+
+void Driver::pass_role() {
+  base::Lock lock(mutex_);
+  driven_ = false;
+  if (stopping_.load()) return stopped_->unpark();
+  // Vacant even when somebody is about to take over: should its wait end before, the resident still hears the bell.
+  bell_.vacate();
+  if (!parked_.empty()) parked_.front()->parker_->unpark();
+}
+
+void Driver::drive(Waiter& waiter, base::TimePoint deadline) {
+  waiter.drives_.store(true, std::memory_order_seq_cst);
+  while (!waiter.completed_.load(std::memory_order_seq_cst) && !stopping_.load()) {
+    bell_.clear();
+    // Once more after clear(): a complete() from elsewhere that rang before it must not be slept over.
+    if (waiter.completed_.load(std::memory_order_seq_cst)) break;
+    if (!poll_once()) bell_.sleep(deadline);
+    if (deadline != base::never && runtime_.now() >= deadline) break;
+  }
+  waiter.drives_.store(false, std::memory_order_seq_cst);
+}
+
+bool Driver::poll_once() {
+  polling_here = this;
+  const auto leave = c10::make_scope_exit([] { polling_here = nullptr; });
+  return poll_();
+}
+
+void Driver::start() {
+  resident_ = runtime_.start("farad-resident", [this] { reside(); });
+}
+
+void Driver::reside() {
+  while (!stopping_.load()) {
+    if (take_role()) {
+      const auto pass = c10::make_scope_exit([this] { pass_role(); });
+      do {
+        bell_.clear();
+      } while (poll_once() && !stopping_.load());
+    }
+    if (!stopping_.load()) bell_.sleep_resident();
+  }
+}
+
+void Driver::stop() {
+  if (stopping_.exchange(true)) return;
+  bell_.ring();
+  bell_.wake_resident();
+  resident_.reset();
+  // A waiting thread may still be inside poll; it leaves at once now.
+  while (true) {
+    {
+      base::Lock lock(mutex_);
+      if (!driven_) return;
+    }
+    stopped_->park(base::never);
+  }
+}
+
+}  // namespace farad::net

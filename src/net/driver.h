@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "base/mutex.h"
+#include "base/runtime.h"
+#include "net/bell.h"
+
+namespace farad::net {
+
+class Driver;
+
+/// One thread's wait for one thing. Whoever makes the thing true calls complete(), once or more, from any thread.
+class Waiter {
+ public:
+  void complete();
+  bool completed() const { return completed_.load(std::memory_order_acquire); }
+
+ private:
+  friend class Driver;
+  explicit Waiter(Driver&);
+
+  Driver& driver_;
+  const std::unique_ptr<base::Parker> parker_;
+  std::atomic<bool> completed_{false};
+  std::atomic<bool> drives_{false};  // Then it sleeps on the bell, else on its parker.
+};
+
+/// At most one thread of a worker drives: sleeps on the bell and takes messages in. A thread that waits becomes the
+/// driver when there is none and passes the role on when its wait is over; while nobody waits, a resident thread
+/// drives. So a caller hears its answer without any other thread in between, and nothing is left lying when no one
+/// calls.
+class Driver {
+ public:
+  /// `poll` takes in what is there and says whether there was anything; it runs on the driving thread only.
+  Driver(base::Runtime&, Bell&, std::function<bool()> poll);
+  ~Driver();
+
+  /// Any thread.
+  std::shared_ptr<Waiter> make_waiter();
+  /// Any thread but one inside `poll`. True once the waiter is complete, false at the deadline.
+  bool wait(Waiter&, base::TimePoint deadline);
+  /// True on the thread that is inside `poll`: there, nothing may wait.
+  bool driving_here() const;
+
+  /// Starts the resident thread. Once.
+  void start();
+  /// Ends it, and with it all polling: when this returns no poll runs, and none will. A wait goes on until its
+  /// waiter completes or its deadline passes. Not from inside `poll`; twice is fine.
+  void stop();
+
+ private:
+  friend class Waiter;
+
+  bool take_role() EXCLUDES(mutex_);
+  void pass_role() EXCLUDES(mutex_);
+  void drive(Waiter&, base::TimePoint deadline);
+  bool poll_once();
+  void reside();
+
+  base::Runtime& runtime_;
+  Bell& bell_;
+  const std::function<bool()> poll_;
+  std::unique_ptr<base::Thread> resident_;
+  std::unique_ptr<base::Parker> stopped_;
+
+  base::Mutex mutex_;
+  bool driven_ GUARDED_BY(mutex_) = false;
+  std::deque<Waiter*> parked_ GUARDED_BY(mutex_);  // Oldest first: they take the role in the order they came.
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace farad::net

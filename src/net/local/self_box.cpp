@@ -1,0 +1,50 @@
+#include "net/local/self_box.h"
+
+#include <utility>
+
+#include "net/local/as_value.h"
+#include "wire/outgoing.h"
+
+namespace farad::net {
+
+SelfBox::SelfBox(base::Rank self, Bell& bell, Sink& sink, const wire::Limits& limits, size_t queue_bytes)
+    : self_{self, base::Incarnation(0)}, bell_(bell), sink_(sink), limits_(limits), queue_bytes_(queue_bytes) {}
+
+Sent SelfBox::send(base::Rank, wire::Message& message, bool urgent) {
+  uint64_t bytes = 0;
+  if (auto status = wire::Outgoing::check(message, limits_, bytes); !status.ok()) return {std::move(status), {}};
+  {
+    base::Lock lock(mutex_);
+    if (closed_) return {{base::Code::Closed, "[net] closed"}, {}};
+    if (!urgent && waiting_bytes_ >= queue_bytes_) {
+      return {{base::Code::Busy, "[net] " + std::to_string(waiting_bytes_) + " bytes wait for ourselves"}, {}};
+    }
+    waiting_bytes_ += bytes;
+  }
+  for (auto& tensor : message.tensors) tensor = as_value(tensor);
+  {
+    base::Lock lock(mutex_);
+    waiting_.push_back({std::move(message), bytes});
+  }
+  bell_.ring();
+  return {{}, self_.incarnation};
+}
+
+bool SelfBox::poll() {
+  std::deque<Waiting> taken;
+  {
+    base::Lock lock(mutex_);
+    taken.swap(waiting_);
+    for (auto& one : taken) waiting_bytes_ -= one.bytes;
+  }
+  for (auto& one : taken) sink_.on_message(self_, std::move(one.message));
+  return !taken.empty();
+}
+
+void SelfBox::close() {
+  base::Lock lock(mutex_);
+  closed_ = true;
+  waiting_.clear();
+}
+
+}  // namespace farad::net

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "net/shm/link.h"
+#include "net/transport.h"
+#include "wire/incoming.h"
+#include "wire/outgoing.h"
+
+namespace farad::net {
+
+/// One life of the connection to one peer through shared memory. It exists from the first send on, queues until it is
+/// open, and is never opened again once it is over.
+class ShmConnection {
+ public:
+  ShmConnection(Peer peer, uint32_t slot, const wire::Limits& limits, std::shared_ptr<wire::BufferPool> pool,
+                size_t queue_bytes);
+
+  const Peer peer;
+  const uint32_t slot;  ///< of our bell page
+
+  enum class State { Connecting, Open, Over };
+  State state() const EXCLUDES(mutex_);
+
+  /// Any thread. Closed means that this life is over: the caller begins another.
+  base::Status send(wire::Message& message, bool urgent) EXCLUDES(mutex_);
+
+  /// Connecting becomes Open, and what is queued begins to flow; false if it was over before.
+  bool open(std::shared_ptr<ShmLink> link) EXCLUDES(mutex_);
+  /// It is to end, for this reason; the first one counts. Any thread. The driver ends it once it has read what is
+  /// there.
+  void doom(base::Status why) EXCLUDES(mutex_);
+
+  // The driver only.
+
+  /// Goes on writing what is queued. Messages that were taken back go to the sink.
+  bool flush(Sink& sink) EXCLUDES(mutex_);
+  /// Takes in up to `budget` messages. True if there may be more. A Protocol error dooms the connection.
+  bool take_in(Sink& sink, int budget, bool& did);
+  /// Whether it is to end, by our own wish or the other side's. Asked before take_in, so that what was written until
+  /// then is still read.
+  bool doomed() EXCLUDES(mutex_);
+  /// Over from now on; the other side is told, what is queued is dropped. The reason it was doomed for.
+  base::Status end() EXCLUDES(mutex_);
+
+  /// The life before this one, if the peer began this one while that was not over yet: to be ended first. Set before
+  /// the driver knows this one, the driver's from then on.
+  std::shared_ptr<ShmConnection> predecessor;
+  /// Who connected; set before it is open.
+  bool ours = true;
+
+  std::shared_ptr<ShmLink> link() const EXCLUDES(mutex_);
+
+ private:
+  struct Unsent {
+    uint8_t kind;
+    uint64_t tag;
+    base::Status why;
+  };
+
+  void write_queued() REQUIRES(mutex_);
+  void finish_front() REQUIRES(mutex_);
+
+  const wire::Limits limits_;
+  const size_t queue_bytes_;
+
+  mutable base::Mutex mutex_;  // Held while bytes are copied into the ring: that is what serialises senders.
+  State state_ GUARDED_BY(mutex_) = State::Connecting;
+  std::shared_ptr<ShmLink> link_ GUARDED_BY(mutex_);
+  std::deque<wire::Outgoing> queue_ GUARDED_BY(mutex_);
+  size_t queued_bytes_ GUARDED_BY(mutex_) = 0;
+  std::vector<Unsent> unsent_ GUARDED_BY(mutex_);
+  base::Status doom_ GUARDED_BY(mutex_);
+
+  wire::Incoming incoming_;  // The driver's.
+};
+
+}  // namespace farad::net

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "net/shm/connection.h"
+#include "net/shm/greeting.h"
+#include "net/shm/monitor.h"
+#include "net/system_bell.h"
+#include "net/transport.h"
+
+namespace farad::net {
+
+struct ShmOptions {
+  base::Rank self;
+  int size = 0;        // of the group
+  uint64_t birth = 0;  // of this process, see Member
+  Secret secret;
+  wire::Limits limits;
+  std::shared_ptr<wire::BufferPool> pool;
+  size_t queue_bytes = 0;
+  std::chrono::milliseconds lost_after{0};
+  base::Log log;
+};
+
+/// Between processes of one machine: a ring of shared memory for each direction of each connection.
+///
+/// Threads: whoever sends copies into the ring; the driver reads, and goes on writing what did not fit. An acceptor and
+/// a connector thread greet, which may block for a moment, and a monitor watches over the living. None of the three
+/// touches a message.
+class ShmTransport final : public Transport {
+ public:
+  /// Listens at once. `bell` and `sink` must outlive it. Throws if the system is out of something.
+  ShmTransport(ShmOptions options, SystemBell& bell, Sink& sink);
+  ~ShmTransport() override;
+
+  std::string_view name() const override { return "shm"; }
+  std::string address() const override { return address_; }
+  void set_address(base::Rank peer, const std::string& address) override;
+  Sent send(base::Rank to, wire::Message& message, bool urgent) override;
+  bool poll() override;
+  void close() override;
+
+ private:
+  using ConnectionPtr = std::shared_ptr<ShmConnection>;
+
+  /// What we know of a peer beyond its present connection.
+  struct Acquaintance {
+    std::string address;
+    uint64_t birth = 0;
+    uint64_t accepted = 0;   // connections of that life of the peer that we accepted
+    uint64_t connected = 0;  // connections of ours that it accepted
+    ConnectionPtr connection;
+  };
+
+  ConnectionPtr connection_to(base::Rank rank, base::Status& status) EXCLUDES(mutex_);
+  ConnectionPtr begin(base::Rank rank, base::Status& status) REQUIRES(mutex_);
+  void met(Acquaintance&, uint64_t birth) REQUIRES(mutex_);
+  ShmBellFds own_bell() const { return {bell_.page_fd(), bell_.eventfd()}; }
+  void look_at(const ShmConnection& connection) { bell_.page().ring_slot(connection.slot, bell_.eventfd()); }
+  void run_open(const ConnectionPtr&, const std::shared_ptr<ShmLink>&);
+
+  void accept_all();
+  void accept_one(shm::Fd socket);
+  ConnectionPtr decide(const ShmGreeting& caller, base::Status& status) EXCLUDES(mutex_);
+  void connect_all();
+  void connect_one(const ConnectionPtr&);
+  /// One attempt; false to try again.
+  bool try_connect(const ConnectionPtr&, base::TimePoint deadline);
+
+  bool service(const ConnectionPtr&);
+  void finish(const ConnectionPtr&);
+
+  const ShmOptions options_;
+  SystemBell& bell_;
+  Sink& sink_;
+  const std::string address_;
+  shm::Fd listener_;
+  shm::Fd stop_;  // An eventfd that becomes readable at close().
+  ShmMonitor monitor_;
+
+  base::Mutex mutex_;
+  bool closed_ GUARDED_BY(mutex_) = false;
+  uint64_t incarnations_ GUARDED_BY(mutex_) = 0;
+  std::map<base::Rank, Acquaintance> peers_ GUARDED_BY(mutex_);
+  std::vector<ConnectionPtr> by_slot_ GUARDED_BY(mutex_);
+  std::deque<ConnectionPtr> to_connect_ GUARDED_BY(mutex_);
+  std::atomic<uint32_t> to_connect_bell_{0};
+
+  std::thread acceptor_;
+  std::thread connector_;
+};
+
+}  // namespace farad::net

@@ -1,0 +1,118 @@
+#include "base/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <thread>
+
+#include "base/gate.h"
+
+namespace farad::base {
+namespace {
+
+TEST(Executor, RunsEverythingThatWasPosted) {
+  std::atomic<int> ran{0};
+  {
+    Executor executor(Runtime::real(), "test", 3);
+    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(executor.post([&] { ++ran; }));
+  }
+  EXPECT_EQ(ran, 1000);
+}
+
+TEST(Executor, TakesNothingAfterClose) {
+  Executor executor(Runtime::real(), "test", 1);
+  executor.close();
+  EXPECT_FALSE(executor.post([] {}));
+}
+
+TEST(Executor, StartsNoMoreThreadsThanWanted) {
+  Executor executor(Runtime::real(), "test", 2);
+  std::latch started(2), release(1);
+  for (int i = 0; i < 10; ++i) {
+    executor.post([&, i] {
+      if (i < 2) started.count_down();
+      release.wait();
+    });
+  }
+  started.wait();
+  EXPECT_EQ(executor.threads(), 2);
+  release.count_down();
+  executor.close();
+}
+
+// The reason for being of Waiting: with one thread, a chain of tasks that wait for each other would stall.
+TEST(Executor, GrowsWhileItsTasksWaitForTasks) {
+  constexpr int depth = 100;
+  Executor executor(Runtime::real(), "test", 1);
+  std::vector<std::unique_ptr<std::latch>> done;
+  for (int i = 0; i <= depth; ++i) done.push_back(std::make_unique<std::latch>(1));
+  std::function<void(int)> nest = [&](int level) {
+    if (level < depth) {
+      executor.post([&, level] { nest(level + 1); });
+      Executor::Waiting waiting;
+      done[level + 1]->wait();
+    }
+    done[level]->count_down();
+  };
+  executor.post([&] { nest(0); });
+  done[0]->wait();
+  executor.close();
+}
+
+TEST(Executor, ShrinksAgainWhenNobodyWaits) {
+  Executor executor(Runtime::real(), "test", 1);
+  std::latch in(1), out(1);
+  executor.post([&] {
+    Executor::Waiting waiting;
+    in.count_down();
+    out.wait();
+  });
+  in.wait();
+  std::latch second(1);
+  executor.post([&] { second.count_down(); });
+  second.wait();
+  EXPECT_EQ(executor.threads(), 2);
+  out.count_down();
+  // One of the two ends once it finds that it is one too many; nobody can say which, or when, but it happens.
+  for (int i = 0; i < 10'000 && executor.threads() > 1; ++i) std::this_thread::yield();
+  executor.post([] {});
+  executor.close();
+  EXPECT_EQ(executor.threads(), 0);
+}
+
+TEST(ExecutorConcurrency, ManyPostersAndClose) {
+  std::atomic<int> ran{0}, taken{0};
+  Executor executor(Runtime::real(), "test", 4);
+  std::vector<std::thread> posters;
+  for (int i = 0; i < 4; ++i) {
+    posters.emplace_back([&] {
+      for (int k = 0; k < 500; ++k) taken += executor.post([&] { ++ran; });
+    });
+  }
+  executor.close();
+  for (auto& poster : posters) poster.join();
+  EXPECT_EQ(ran, taken) << "every task that was taken ran, and no other";
+}
+
+TEST(Gate, CloseWaitsForThoseInsideAndLetsNobodyIn) {
+  Gate gate(Runtime::real());
+  auto pass = gate.enter();
+  ASSERT_TRUE(pass);
+  EXPECT_FALSE(gate.close(Clock::now())) << "somebody is inside";
+  EXPECT_FALSE(gate.enter());
+  std::thread leaver([pass = std::move(pass)]() mutable { auto gone = std::move(pass); });
+  EXPECT_TRUE(gate.close());
+  leaver.join();
+}
+
+TEST(Parker, AWakeBeforeTheWaitIsKeptOnce) {
+  auto parker = Runtime::real().make_parker();
+  parker->unpark();
+  parker->unpark();
+  EXPECT_TRUE(parker->park(never));
+  EXPECT_FALSE(parker->park(Clock::now()));
+}
+
+}  // namespace
+}  // namespace farad::base

@@ -1,0 +1,192 @@
+#include <farad/future.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "base/executor.h"
+#include "base/runtime.h"
+
+namespace farad {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::exception_ptr some_error() { return std::make_exception_ptr(Timeout("[test] too late")); }
+
+TEST(Future, GivesItsValueAsOftenAsAsked) {
+  Promise<std::string> promise;
+  auto future = promise.future();
+  EXPECT_FALSE(future.ready());
+  promise.set_value("hello");
+  EXPECT_TRUE(future.ready());
+  EXPECT_EQ(future.wait(), "hello");
+  EXPECT_EQ(future.wait(), "hello");
+}
+
+TEST(Future, ThrowsItsErrorAsOftenAsAsked) {
+  Promise<int> promise;
+  promise.set_exception(some_error());
+  EXPECT_THROW(promise.future().wait(), Timeout);
+  EXPECT_THROW(promise.future().wait(), Timeout);
+}
+
+TEST(Future, OnlyTheFirstResultCounts) {
+  Promise<int> promise;
+  promise.set_value(1);
+  promise.set_value(2);
+  promise.set_exception(some_error());
+  EXPECT_EQ(promise.future().wait(), 1);
+}
+
+TEST(Future, WaitForReturnsFalseUntilThereIsAValue) {
+  Promise<int> promise;
+  EXPECT_FALSE(promise.future().wait_for(1ms));
+  promise.set_value(1);
+  EXPECT_TRUE(promise.future().wait_for(0ms));
+}
+
+TEST(Future, WakesAThreadThatWaits) {
+  Promise<int> promise;
+  int got = 0;
+  std::thread waiter([&] { got = promise.future().wait(); });
+  promise.set_value(7);
+  waiter.join();
+  EXPECT_EQ(got, 7);
+}
+
+TEST(Future, ThenGetsTheValueNowOrLater) {
+  Promise<int> promise;
+  auto before = promise.future().then([](int x) { return x + 1; });
+  promise.set_value(1);
+  auto after = promise.future().then([](int x) { return std::to_string(x); });
+  EXPECT_EQ(before.wait(), 2);
+  EXPECT_EQ(after.wait(), "1");
+}
+
+TEST(Future, ThenOfVoidBothWays) {
+  Promise<void> promise;
+  bool ran = false;
+  auto next = promise.future().then([&] { ran = true; });
+  promise.set_value();
+  next.wait();
+  EXPECT_TRUE(ran);
+}
+
+TEST(Future, ErrorsPassThenBy) {
+  Promise<int> promise;
+  bool ran = false;
+  auto next = promise.future().then([&](int) { ran = true; });
+  promise.set_exception(some_error());
+  EXPECT_THROW(next.wait(), Timeout);
+  EXPECT_FALSE(ran);
+}
+
+TEST(Future, AnExceptionInThenIsTheNextFuturesError) {
+  Promise<int> promise;
+  auto next = promise.future().then([](int) -> int { throw PeerLost("[test] gone"); });
+  promise.set_value(1);
+  EXPECT_THROW(next.wait(), PeerLost);
+}
+
+TEST(Future, ThenThatReturnsAFutureGivesWhatItBecomes) {
+  Promise<int> first, second;
+  auto next = first.future().then([&](int) { return second.future(); });
+  static_assert(std::is_same_v<decltype(next), Future<int>>);
+  first.set_value(1);
+  EXPECT_FALSE(next.ready());
+  second.set_value(2);
+  EXPECT_EQ(next.wait(), 2);
+}
+
+TEST(Future, CancelEndsItWithCancelledAndTellsTheMaker) {
+  Promise<int> promise;
+  bool told = false;
+  promise.on_cancel([&] { told = true; });
+  promise.future().cancel();
+  EXPECT_TRUE(told);
+  EXPECT_THROW(promise.future().wait(), Cancelled);
+  promise.set_value(1);
+  EXPECT_THROW(promise.future().wait(), Cancelled);
+}
+
+TEST(Future, CancelAfterTheValueChangesNothing) {
+  Promise<int> promise;
+  bool told = false;
+  promise.on_cancel([&] { told = true; });
+  promise.set_value(1);
+  promise.future().cancel();
+  EXPECT_FALSE(told);
+  EXPECT_EQ(promise.future().wait(), 1);
+}
+
+TEST(Future, CancellingWhatComesAfterThenReachesTheOrigin) {
+  Promise<int> promise;
+  bool told = false;
+  promise.on_cancel([&] { told = true; });
+  promise.future().then([](int) {}).cancel();
+  EXPECT_TRUE(told);
+}
+
+TEST(Future, ADroppedPromiseIsAnErrorNotAHang) {
+  Future<int> future;
+  {
+    Promise<int> promise;
+    future = promise.future();
+  }
+  EXPECT_THROW(future.wait(), Cancelled);
+}
+
+TEST(Future, ADefaultConstructedOneSaysSo) {
+  Future<int> future;
+  EXPECT_FALSE(future.valid());
+  EXPECT_THROW(future.wait(), c10::Error);
+}
+
+TEST(WhenAll, KeepsTheOrder) {
+  std::vector<Promise<int>> promises(3);
+  std::vector<Future<int>> futures;
+  for (auto& promise : promises) futures.push_back(promise.future());
+  auto all = when_all(futures);
+  for (int i : {2, 0, 1}) {
+    EXPECT_FALSE(all.ready());
+    promises[i].set_value(i * 10);
+  }
+  EXPECT_EQ(all.wait(), (std::vector<int>{0, 10, 20}));
+}
+
+TEST(WhenAll, FailsWithTheFirstErrorWithoutWaitingForTheRest) {
+  std::vector<Promise<void>> promises(2);
+  auto all = when_all(std::vector<Future<void>>{promises[0].future(), promises[1].future()});
+  promises[1].set_exception(some_error());
+  EXPECT_THROW(all.wait(), Timeout);
+}
+
+TEST(WhenAll, OfNothingIsReady) { EXPECT_TRUE(when_all(std::vector<Future<int>>{}).ready()); }
+
+// A race between many who complete, cancel and wait: each waiter gets an end, and all of them the same one.
+TEST(FutureConcurrency, OneResultForEverybody) {
+  for (int round = 0; round < 200; ++round) {
+    Promise<int> promise;
+    std::atomic<int> sum{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) threads.emplace_back([&, i] { promise.set_value(i); });
+    for (int i = 0; i < 3; ++i) threads.emplace_back([&] { sum += promise.future().wait(); });
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(sum, 3 * promise.future().wait());
+  }
+}
+
+TEST(Errors, CanBeCaughtAsTheirKindAsErrorAndAsTorchs) {
+  EXPECT_THROW(throw PeerLost("x"), Error);
+  EXPECT_THROW(throw Closed("x"), c10::Error);
+  try {
+    throw Aborted("[autograd] pass 3 of context 9: node MulBackward0 on worker1 threw");
+  } catch (const c10::Error& error) {
+    EXPECT_STREQ(error.what_without_backtrace(), "[autograd] pass 3 of context 9: node MulBackward0 on worker1 threw");
+  }
+}
+
+}  // namespace
+}  // namespace farad

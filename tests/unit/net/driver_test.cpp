@@ -1,0 +1,207 @@
+#include "net/driver.h"
+
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "net/system_bell.h"
+
+namespace farad::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+base::TimePoint later(std::chrono::milliseconds span) { return base::Clock::now() + span; }
+
+/// A driver over a queue of things to do: what the fabric looks like from here.
+struct Station {
+  explicit Station(std::chrono::microseconds spin = 0us)
+      : bell(spin), driver(base::Runtime::real(), bell, [this] { return poll(); }) {}
+
+  void post(std::function<void()> task) {
+    {
+      base::Lock lock(mutex);
+      tasks.push_back(std::move(task));
+    }
+    bell.ring();
+  }
+  bool poll() {
+    EXPECT_EQ(polling.fetch_add(1), 0) << "two threads drive at once";
+    std::deque<std::function<void()>> taken;
+    {
+      base::Lock lock(mutex);
+      taken.swap(tasks);
+    }
+    for (auto& task : taken) task();
+    polling.fetch_sub(1);
+    return !taken.empty();
+  }
+
+  SystemBell bell;
+  base::Mutex mutex;
+  std::deque<std::function<void()>> tasks;
+  std::atomic<int> polling{0};
+  Driver driver;
+};
+
+TEST(Driver, AThreadThatWaitsTakesInWhatItWaitsFor) {
+  Station station;  // No resident: whoever waits must drive.
+  auto waiter = station.driver.make_waiter();
+  const auto caller = std::this_thread::get_id();
+  std::thread::id ran_on;
+  station.post([&] {
+    ran_on = std::this_thread::get_id();
+    EXPECT_TRUE(station.driver.driving_here());
+    waiter->complete();
+  });
+  EXPECT_TRUE(station.driver.wait(*waiter, base::never));
+  EXPECT_EQ(ran_on, caller);
+  EXPECT_FALSE(station.driver.driving_here());
+}
+
+TEST(Driver, WaitEndsAtItsDeadline) {
+  Station station;
+  auto waiter = station.driver.make_waiter();
+  EXPECT_FALSE(station.driver.wait(*waiter, later(2ms)));
+  waiter->complete();
+  EXPECT_TRUE(station.driver.wait(*waiter, base::never));
+}
+
+TEST(Driver, ACompletionFromElsewhereWakesTheDriver) {
+  Station station;
+  auto waiter = station.driver.make_waiter();
+  std::thread other([&] { waiter->complete(); });
+  EXPECT_TRUE(station.driver.wait(*waiter, base::never));
+  other.join();
+}
+
+TEST(Driver, TheResidentDrivesWhileNobodyWaits) {
+  Station station;
+  station.driver.start();
+  for (int i = 0; i < 100; ++i) {
+    auto parker = base::Runtime::real().make_parker();
+    station.post([&] { parker->unpark(); });
+    ASSERT_TRUE(parker->park(later(10s)));
+  }
+}
+
+TEST(Driver, AHandlerMayNotWait) {
+  Station station;
+  auto waiter = station.driver.make_waiter(), inner = station.driver.make_waiter();
+  station.post([&] {
+    EXPECT_THROW(station.driver.wait(*inner, base::never), c10::Error);
+    waiter->complete();
+  });
+  station.driver.wait(*waiter, base::never);
+}
+
+TEST(Driver, TheRoleIsPassedOnToTheNextWhoWaits) {
+  Station station;  // No resident again: if the role got lost, this would hang.
+  constexpr int threads = 8;
+  std::vector<std::shared_ptr<Waiter>> waiters;
+  for (int i = 0; i < threads; ++i) waiters.push_back(station.driver.make_waiter());
+  std::vector<std::thread> waiting;
+  for (auto& waiter : waiters) waiting.emplace_back([&] { EXPECT_TRUE(station.driver.wait(*waiter, base::never)); });
+  for (auto& waiter : waiters) station.post([&] { waiter->complete(); });
+  for (auto& thread : waiting) thread.join();
+}
+
+TEST(Driver, NothingIsPolledAfterStop) {
+  Station station;
+  station.driver.start();
+  auto waiter = station.driver.make_waiter();
+  std::thread waiting([&] { EXPECT_FALSE(station.driver.wait(*waiter, later(50ms))); });
+  station.driver.stop();
+  bool ran = false;
+  station.post([&] { ran = true; });
+  waiting.join();
+  EXPECT_FALSE(ran);
+}
+
+/// Threads that ask and wait, answered through the queue, with and without spinning.
+void ask_and_answer(Station& station) {
+  station.driver.start();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) {
+        auto waiter = station.driver.make_waiter();
+        station.post([waiter] { waiter->complete(); });
+        ASSERT_TRUE(station.driver.wait(*waiter, later(30s)));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  station.driver.stop();
+}
+
+TEST(DriverConcurrency, EveryAnswerIsHeard) {
+  Station station;
+  ask_and_answer(station);
+}
+
+TEST(DriverConcurrency, EveryAnswerIsHeardBySpinners) {
+  Station station(50us);
+  ask_and_answer(station);
+}
+
+TEST(DriverConcurrency, EveryAnswerIsHeardInEpoll) {
+  Station station;
+  const int fd = ::eventfd(0, EFD_CLOEXEC);
+  station.bell.watch(fd, EPOLLIN, 1);  // Never readable: it only makes sleepers use epoll.
+  ask_and_answer(station);
+  station.bell.unwatch(fd);
+  ::close(fd);
+}
+
+TEST(SystemBell, ADescriptorWakesWhoeverSleepsAndIsHandedOverOnce) {
+  SystemBell bell(0us);
+  const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  bell.watch(fd, EPOLLIN, 42);
+  bell.occupy();
+  bell.clear();
+  std::thread writer([&] { EXPECT_EQ(::eventfd_write(fd, 1), 0); });
+  while (bell.take_ready().empty()) {
+    bell.clear();
+    bell.sleep(base::never);
+    auto ready = bell.take_ready();
+    if (ready.empty()) continue;
+    EXPECT_EQ(ready[0].data.u64, 42u);
+    break;
+  }
+  EXPECT_TRUE(bell.take_ready().empty());
+  writer.join();
+  bell.unwatch(fd);
+  ::close(fd);
+}
+
+TEST(SystemBell, ADescriptorWatchedWhileTheResidentSleepsInTheFutexIsHeard) {
+  Station station;
+  const int fd = ::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+  std::atomic<bool> heard{false};
+  auto parker = base::Runtime::real().make_parker();
+  Driver driver(base::Runtime::real(), station.bell, [&] {
+    for (const auto& event : station.bell.take_ready()) {
+      eventfd_t value;
+      ::eventfd_read(fd, &value);
+      heard = event.data.u64 == 7;
+      parker->unpark();
+    }
+    return false;
+  });
+  driver.start();
+  station.bell.watch(fd, EPOLLIN, 7);
+  EXPECT_TRUE(parker->park(later(10s)));
+  EXPECT_TRUE(heard);
+  driver.stop();
+  station.bell.unwatch(fd);
+  ::close(fd);
+}
+
+}  // namespace
+}  // namespace farad::net

@@ -1,6 +1,10 @@
 include(FaradTorch)
 
 find_package(Threads REQUIRED)
+if(Torch_DIR)
+  # Torch's package looks for its other half, Caffe2, wherever packages are: it must not take that of another libtorch.
+  list(PREPEND CMAKE_PREFIX_PATH ${Torch_DIR}/..)
+endif()
 find_package(Torch REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_path(ASIO_INCLUDE_DIR asio.hpp REQUIRED)

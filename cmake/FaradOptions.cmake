@@ -1,4 +1,4 @@
-option(FARAD_BUILD_EXAMPLES "Build the demo and the examples" ${PROJECT_IS_TOP_LEVEL})
+option(FARAD_BUILD_DEMO "Build the demo" ${PROJECT_IS_TOP_LEVEL})
 option(FARAD_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FARAD_BUILD_BENCH "Build the benchmarks" OFF)
 option(FARAD_BUILD_FUZZ "Build the fuzz targets, and everything of ours for libFuzzer (clang only)" OFF)

@@ -3,6 +3,8 @@
 /// Everything of farad, and libtorch with it. Including the single headers costs less.
 
 #include <farad/error.h>
+#include <farad/fields.h>
 #include <farad/future.h>
+#include <farad/options.h>
 #include <farad/version.h>
 #include <torch/torch.h>

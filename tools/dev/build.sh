@@ -15,16 +15,17 @@ jobs_that_fit() {
 configure() {
   local name=$1 options=() key
   shift
-  require_packages build
-  case $name in asan | tsan | fuzz) require_packages clang ;; esac
-  find_torch
-  build_dir=build/$name
+  need build
+  case $name in asan | tsan | fuzz) need clang ;; esac
   case $compiler in
     '') ;;
     gcc) options+=(-D CMAKE_CXX_COMPILER=g++) ;;
-    clang) require_packages clang; options+=(-D CMAKE_CXX_COMPILER=clang++-19) ;;
+    clang) need clang; options+=(-D CMAKE_CXX_COMPILER=clang++-19) ;;
     *) options+=(-D "CMAKE_CXX_COMPILER=$compiler") ;;
   esac
+  find_torch
+  install_needed
+  build_dir=build/$name
   [[ -z $compiler ]] || build_dir+=-$(basename "$compiler")
   build_dir+=$torch_suffix
   options+=(-D "Torch_DIR=$torch_dir")

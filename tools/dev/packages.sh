@@ -74,14 +74,18 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends -o Dpkg::Use-Pty=0 "$@" </dev/null
 }
 
-# require_packages SET...
-require_packages() {
-  local missing package
+# need SET...: remembers; install_needed then installs what is missing of all sets at once
+needed=()
+need() { needed+=("$@"); }
+
+install_needed() {
+  local missing package set
   if ! command -v apt-get >/dev/null; then
-    say "no apt here; what Debian calls ${packages_of[build]} ${packages_of[torch]} has to be there"
+    say "no apt here; this has to be there, by Debian's names:"
+    for set in "${needed[@]}"; do echo "     ${packages_of[$set]}"; done
     return
   fi
-  mapfile -t missing < <(missing_packages "$@")
+  mapfile -t missing < <(missing_packages "${needed[@]}")
   ((${#missing[@]})) || return 0
   say "installing with apt:"
   for package in "${missing[@]}"; do printf '     %-22s %s\n' "$package" "${why[$package]}"; done

@@ -30,7 +30,8 @@ find_torch() {
     return
   fi
   torch_suffix=
-  require_packages torch
+  need torch
+  install_needed
   torch_dir=$(torch_below /usr) || die "no libtorch in /usr: give TORCH_DIR or --torch VERSION"
 }
 
@@ -38,7 +39,8 @@ find_torch() {
 make_torch_environment() {
   local environment=.venv-torch-$1 python=/usr/bin/python3 package
   if [[ ! -f $environment/complete ]]; then
-    require_packages wheel
+    need wheel
+    install_needed
     # Debian's interpreter before any other in PATH: python3-venv belongs to it.
     [[ -x $python ]] || python=python3
     say "libtorch $1 into $environment"

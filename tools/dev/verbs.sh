@@ -11,14 +11,14 @@ verb_demo() {
 }
 
 verb_build() {
-  require_packages test
+  need test
   configure "${preset:-release}"
   build "$@"
 }
 
 verb_test() {
   local passed=0
-  require_packages test
+  need test
   configure "${preset:-release}" -D FARAD_BUILD_TESTS=ON
   build ${label:+"tests-$label"}
   say "test"
@@ -37,7 +37,7 @@ count_cases() {
 verb_bench() {
   local name=${1:-fabric}
   shift || true
-  require_packages bench
+  need bench
   configure "${preset:-bench}"
   build "bench_$name"
   say "bench $name"
@@ -48,13 +48,15 @@ verb_bench() {
 our_sources() { git ls-files --cached --others --exclude-standard -- '*.h' '*.cpp'; }
 
 verb_format() {
-  require_packages lint
+  need lint
+  install_needed
   our_sources | xargs clang-format-19 -i
 }
 
 verb_lint() {
   local failed=0
-  require_packages lint test
+  need lint test
+  install_needed
   say "format"
   our_sources | xargs clang-format-19 --dry-run --Werror || { failed=1; echo "dev: ./dev format mends that" >&2; }
   say "layers"

@@ -38,6 +38,11 @@ target_compile_options(farad_flags INTERFACE -Wall -Wextra -Wno-unused-parameter
 if(FARAD_WERROR)
   target_compile_options(farad_flags INTERFACE -Werror)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # GCC 12 sees overlapping copies in `"text" + string` (its bug 105651) and uninitialised strings in an empty optional
+  # (80635), where there are none.
+  target_compile_options(farad_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   # Some algorithms of libstdc++ 12 use a function that it has itself deprecated, and clang blames their caller.
   target_compile_options(farad_flags INTERFACE -Wthread-safety -Wno-deprecated-declarations)

@@ -157,15 +157,8 @@ void FabricImpl::add_transports() {
                                              options_.queue_bytes));
   }
   if (wanted("shm")) {
-    ShmOptions shm{self,
-                   options_.size,
-                   self_.birth,
-                   options_.secret,
-                   options_.limits,
-                   pool,
-                   options_.queue_bytes,
-                   options_.lost_after,
-                   log_};
+    ShmOptions shm{self, options_.size,       self_.birth,          options_.secret,     options_.limits,
+                   pool, options_.pool_bytes, options_.queue_bytes, options_.lost_after, log_};
     install(std::make_unique<ShmTransport>(std::move(shm), *system_bell_, next_sink()));
   }
   if (wanted("tcp")) {

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <array>
 #include <climits>
 #include <new>
 
@@ -17,9 +18,6 @@ using shm::BellPage;
 namespace {
 
 constexpr uint64_t own_cookie = UINT64_MAX;
-
-/// The bell whose resident this thread is.
-thread_local const SystemBell* resident_here_of = nullptr;
 
 /// After this many spins in a row that nobody ended, the peer is not of the quick kind: sleep at once for a while.
 constexpr int patience = 8;
@@ -37,7 +35,7 @@ SystemBell::SystemBell(std::chrono::microseconds spin) : spin_(spin) {
   epoll_ = shm::Fd(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) shm::system_error("epoll_create1").raise();
   epoll_event own{};
-  own.events = EPOLLIN;
+  own.events = EPOLLIN | EPOLLET;
   own.data.u64 = own_cookie;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, eventfd_.get(), &own) != 0) shm::system_error("epoll_ctl").raise();
 }
@@ -47,13 +45,13 @@ void SystemBell::ring() { page_->ring(eventfd_.get()); }
 void SystemBell::clear() {
   page_->state.fetch_and(~BellPage::rung, std::memory_order_seq_cst);
   if (!watching_.load(std::memory_order_relaxed)) return;
-  if (resident_here_of == this && resident_ready_count_ > 0) {
-    ready_ = resident_ready_;
-    ready_count_.store(std::exchange(resident_ready_count_, 0), std::memory_order_relaxed);
-  } else if (++clears_ >= clears_per_check && ready_count_.load(std::memory_order_relaxed) == 0) {
-    clears_ = 0;
-    ready_count_.store(wait_in_epoll(ready_, base::TimePoint::min()), std::memory_order_relaxed);
+  if (has_strays_.load(std::memory_order_seq_cst)) {
+    base::Lock lock(mutex_);
+    has_strays_.store(false, std::memory_order_seq_cst);
+    ready_.insert(ready_.end(), strays_.begin(), strays_.end());
+    strays_.clear();
   }
+  if (++clears_ >= clears_per_check) wait_in_epoll(ready_, base::TimePoint::min());
 }
 
 bool SystemBell::spin_until_rung(base::TimePoint deadline) {
@@ -79,16 +77,12 @@ bool SystemBell::spin_until_rung(base::TimePoint deadline) {
 }
 
 void SystemBell::sleep(base::TimePoint deadline) {
-  if (page_->state.load(std::memory_order_seq_cst) & BellPage::rung) return;
+  if (!ready_.empty() || (page_->state.load(std::memory_order_seq_cst) & BellPage::rung)) return;
   if (spin_until_rung(deadline)) return;
-  clears_ = 0;
+  uint32_t state = page_->state.fetch_or(BellPage::asleep, std::memory_order_seq_cst) | BellPage::asleep;
   if (watching_.load()) {
-    const uint32_t flags = BellPage::asleep | BellPage::in_epoll;
-    if (!(page_->state.fetch_or(flags, std::memory_order_seq_cst) & BellPage::rung)) {
-      ready_count_.store(wait_in_epoll(ready_, deadline), std::memory_order_relaxed);
-    }
+    if (!(state & BellPage::rung)) wait_in_epoll(ready_, deadline);
   } else {
-    uint32_t state = page_->state.fetch_or(BellPage::asleep, std::memory_order_seq_cst) | BellPage::asleep;
     while (!(state & BellPage::rung)) {
       if (!base::futex_wait(page_->state, state, deadline, BellPage::driver_sleeper)) break;
       state = page_->state.load(std::memory_order_seq_cst);
@@ -101,42 +95,42 @@ void SystemBell::occupy() { page_->state.fetch_and(~BellPage::vacant, std::memor
 
 void SystemBell::vacate() {
   const uint32_t before = page_->state.fetch_or(BellPage::vacant, std::memory_order_seq_cst);
-  const bool misplaced = watching_.load() && resident_in_futex_.load();  // Descriptors do not wake it there.
-  if ((before & BellPage::rung) || ready_count_.load(std::memory_order_relaxed) > 0 || misplaced) wake_resident();
+  if ((before & BellPage::rung) || !ready_.empty()) wake_resident();
 }
 
 void SystemBell::sleep_resident() {
-  resident_here_of = this;
-  resident_ready_count_ = 0;
-  resident_in_futex_.store(true);
   const uint32_t state = page_->state.load(std::memory_order_seq_cst);
-  const bool vacant = state & BellPage::vacant;
-  if (vacant && (state & BellPage::rung || ready_count_.load(std::memory_order_relaxed) > 0)) {
-    resident_in_futex_.store(false);
-  } else if (vacant && watching_.load()) {
-    resident_in_futex_.store(false);
-    page_->state.fetch_or(BellPage::in_epoll, std::memory_order_seq_cst);
-    if (page_->state.load(std::memory_order_seq_cst) & BellPage::rung) return;
-    // Descriptors wake one sleeper of an epoll, the last to come: a driver that comes later is served before us.
-    resident_ready_count_ = wait_in_epoll(resident_ready_, base::never);
-    if (!(page_->state.load(std::memory_order_seq_cst) & BellPage::vacant)) ring();  // That was meant for the driver.
-  } else {
+  if ((state & BellPage::vacant) && (state & BellPage::rung)) return;
+  if (!watching_.load()) {
     // Whatever the state is, it is right to sleep on it: when the place gets vacant and the bell rings, we are woken.
-    // While somebody drives we stay out of epoll, where every event would wake both of us until it is dealt with.
     base::futex_wait(page_->state, state, base::never, BellPage::resident_sleeper);
-    resident_in_futex_.store(false);
+    return;
   }
+  // Events wake one of those who sleep in an epoll, the last to come. A driver that comes and goes with every call is
+  // that one, so we lie here undisturbed, and are there when it is gone. If it was our turn all the same, pass it on.
+  std::vector<epoll_event> events;
+  wait_in_epoll(events, base::never);
+  if (!events.empty()) {
+    base::Lock lock(mutex_);
+    strays_.insert(strays_.end(), events.begin(), events.end());
+    has_strays_.store(true, std::memory_order_seq_cst);
+  }
+  // If it is vacant we take the role next, or whoever does before us looks for strays.
+  if (!(page_->state.load(std::memory_order_seq_cst) & BellPage::vacant)) wake_epoll();
 }
 
 void SystemBell::wake_resident() {
   base::futex_wake(page_->state, 1, BellPage::resident_sleeper);
-  if (watching_.load()) {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = ::write(eventfd_.get(), &one, sizeof(one));
-  }
+  if (watching_.load()) wake_epoll();
 }
 
-int SystemBell::wait_in_epoll(std::span<epoll_event> events, base::TimePoint deadline) {
+void SystemBell::wake_epoll() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = ::write(eventfd_.get(), &one, sizeof(one));
+}
+
+void SystemBell::wait_in_epoll(std::vector<epoll_event>& events, base::TimePoint deadline) {
+  clears_ = 0;
   int timeout = -1;
   if (deadline == base::TimePoint::min()) {
     timeout = 0;
@@ -144,38 +138,45 @@ int SystemBell::wait_in_epoll(std::span<epoll_event> events, base::TimePoint dea
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - base::Clock::now()).count();
     timeout = static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
   }
-  const int count = std::max(0, ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout));
-  auto* last = std::remove_if(events.data(), events.data() + count, [&](const epoll_event& event) {
-    if (event.data.u64 != own_cookie) return false;
-    uint64_t drained;
-    [[maybe_unused]] const ssize_t n = ::read(eventfd_.get(), &drained, sizeof(drained));
-    return true;
-  });
-  return static_cast<int>(last - events.data());
+  std::array<epoll_event, batch> found;
+  const int count = ::epoll_wait(epoll_.get(), found.data(), batch, timeout);
+  for (int i = 0; i < count; ++i) {
+    // Our own eventfd is never read: each write to it is news, whatever it holds.
+    if (found[i].data.u64 != own_cookie) events.push_back(found[i]);
+  }
 }
 
 void SystemBell::watch(int fd, uint32_t events, uint64_t cookie) {
   epoll_event event{};
-  event.events = events;
+  event.events = events | EPOLLET;
   event.data.u64 = cookie;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) shm::system_error("epoll_ctl add").raise();
   if (watching_.exchange(true)) return;
-  // Whoever sleeps in the futex must come to epoll.
-  ring();
-  wake_resident();
+  // Whoever sleeps in the futex must come to epoll; whoever is about to sleep there finds the state changed.
+  page_->state.fetch_or(BellPage::in_epoll | BellPage::rung, std::memory_order_seq_cst);
+  base::futex_wake(page_->state, INT_MAX);
 }
 
 void SystemBell::rewatch(int fd, uint32_t events, uint64_t cookie) {
   epoll_event event{};
-  event.events = events;
+  event.events = events | EPOLLET;
   event.data.u64 = cookie;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) != 0) shm::system_error("epoll_ctl mod").raise();
 }
 
 void SystemBell::unwatch(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
 
+void SystemBell::again(uint64_t cookie, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = cookie;
+  ready_.push_back(event);
+}
+
 std::span<const epoll_event> SystemBell::take_ready() {
-  return {ready_.data(), static_cast<size_t>(ready_count_.exchange(0, std::memory_order_relaxed))};
+  taken_.clear();
+  taken_.swap(ready_);
+  return taken_;
 }
 
 }  // namespace farad::net

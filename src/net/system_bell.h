@@ -1,9 +1,10 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
+#include <vector>
 
+#include "base/mutex.h"
 #include "net/bell.h"
 #include "net/poller.h"
 #include "shm/bell_page.h"
@@ -30,6 +31,7 @@ class SystemBell final : public Bell, public Poller {
   void watch(int fd, uint32_t events, uint64_t cookie) override;
   void rewatch(int fd, uint32_t events, uint64_t cookie) override;
   void unwatch(int fd) override;
+  void again(uint64_t cookie, uint32_t events) override;
   std::span<const epoll_event> take_ready() override;
 
   shm::BellPage& page() { return *page_; }
@@ -42,7 +44,9 @@ class SystemBell final : public Bell, public Poller {
   static constexpr int clears_per_check = 32;
 
   bool spin_until_rung(base::TimePoint deadline);
-  int wait_in_epoll(std::span<epoll_event> events, base::TimePoint deadline);
+  /// Appends what there is to `events`.
+  void wait_in_epoll(std::vector<epoll_event>& events, base::TimePoint deadline);
+  void wake_epoll();
 
   const std::chrono::microseconds spin_;
   shm::Memory memory_;
@@ -50,17 +54,17 @@ class SystemBell final : public Bell, public Poller {
   shm::Fd eventfd_;
   shm::Fd epoll_;
   std::atomic<bool> watching_{false};
-  std::atomic<bool> resident_in_futex_{false};
+
+  // What the resident was woken for while another drove.
+  base::Mutex mutex_;
+  std::vector<epoll_event> strays_ GUARDED_BY(mutex_);
+  std::atomic<bool> has_strays_{false};
 
   // Whoever holds the role.
-  std::array<epoll_event, batch> ready_;
-  std::atomic<int> ready_count_{0};  // Atomic, because the resident looks at it before it sleeps.
-  int clears_ = 0;
+  std::vector<epoll_event> ready_;
+  std::vector<epoll_event> taken_;
+  std::atomic<int> clears_{0};  // Atomic, because the resident resets it too.
   int spins_failed_ = 0;
-
-  // The resident's own: what woke it, for when it gets the role.
-  std::array<epoll_event, batch> resident_ready_;
-  int resident_ready_count_ = 0;
 };
 
 }  // namespace farad::net

@@ -15,11 +15,12 @@ constexpr size_t most_fds = 8;
 
 base::Status await(int socket, short events, base::TimePoint deadline) {
   while (true) {
+    // A deadline that has passed still asks once, without waiting.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - base::Clock::now()).count();
-    if (left <= 0) return {base::Code::Timeout, "[shm] the other side did not answer in time"};
     pollfd entry{.fd = socket, .events = events, .revents = 0};
-    const int rc = ::poll(&entry, 1, static_cast<int>(std::min<int64_t>(left, INT_MAX)));
+    const int rc = ::poll(&entry, 1, static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX)));
     if (rc > 0) return {};
+    if (rc == 0 && left <= 0) return {base::Code::Timeout, "[shm] the other side did not answer in time"};
     if (rc < 0 && errno != EINTR) return system_error("poll");
   }
 }

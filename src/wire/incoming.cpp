@@ -4,6 +4,9 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <utility>
+
+#include "wire/bytes.h"
 
 namespace farad::wire {
 namespace {
@@ -114,7 +117,21 @@ base::Status Incoming::begin_payload() {
   return header_.payload_bytes > 0 ? next_tensor() : finish();
 }
 
+base::Status Incoming::borrow() {
+  const char* from = fixed_.data();
+  Handle handle;
+  handle.block = wire::take<uint64_t>(from);
+  handle.meaning = wire::take<uint64_t>(from);
+  const size_t index = memory_.size() - 1;
+  if (!borrower_) return refuse_tensor(index, "is lent, on a connection without shared memory");
+  auto status = borrower_->borrow(handle, specs_[index].value_bytes, memory_[index].values);
+  return status.ok() ? status : refuse_tensor(index, "cannot be borrowed: " + status.message());
+}
+
 base::Status Incoming::next_tensor() {
+  if (std::exchange(reading_handle_, false)) {
+    if (auto status = borrow(); !status.ok()) return status;
+  }
   if (reading_indices_) {
     reading_indices_ = false;
     const auto& spec = specs_[memory_.size() - 1];
@@ -125,6 +142,10 @@ base::Status Incoming::next_tensor() {
   while (memory_.size() < specs_.size()) {
     const auto& spec = specs_[memory_.size()];
     auto& memory = memory_.emplace_back();
+    if (spec.lent) {
+      reading_handle_ = true;
+      return wait_for(Stage::Payload, fixed_.data(), Handle::bytes);
+    }
     memory = {pool_->allocate(spec.index_bytes), pool_->allocate(spec.value_bytes)};
     if (spec.payload_bytes() == 0) continue;
     reading_indices_ = spec.index_bytes > 0;

@@ -34,6 +34,9 @@ class Incoming {
   Incoming(const Incoming&) = delete;
   Incoming& operator=(const Incoming&) = delete;
 
+  /// Who knows the memory that lent tensors lie in; without one they are refused. Must outlive what is read.
+  void borrow_from(Borrower* borrower) { borrower_ = borrower; }
+
   /// Where the next bytes belong; never empty while !complete(), unless an error was returned.
   std::span<char> target() { return {next_, left_}; }
   /// The first `n` bytes of target() were written. Each part is checked as soon as it is whole. An error is final:
@@ -59,6 +62,7 @@ class Incoming {
   base::Status grow_body();
   base::Status begin_payload();
   base::Status next_tensor();
+  base::Status borrow();
   base::Status begin_trailer();
   base::Status finish();
 
@@ -69,14 +73,15 @@ class Incoming {
 
   const Limits limits_;
   const std::shared_ptr<BufferPool> pool_;
+  Borrower* borrower_ = nullptr;
 
+  std::array<char, frame::header_bytes> fixed_{};  // the header, then handles, at last the trailer
   Stage stage_ = Stage::Header;
   char* next_ = nullptr;  // where the rest of the current part belongs
   size_t left_ = 0;
   bool torn_ = false;
   base::Status failure_;
 
-  std::array<char, frame::header_bytes> fixed_;  // the header, at last the trailer
   frame::Header header_;
   c10::SmallVector<char, 256> table_;
   std::vector<TensorSpec> specs_;
@@ -85,6 +90,7 @@ class Incoming {
   };
   std::vector<Memory> memory_;    // of the tensors begun so far
   bool reading_indices_ = false;  // of the last one, rather than values
+  bool reading_handle_ = false;   // likewise
   Message message_;
 };
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "wire/bytes.h"
 #include "wire/frame.h"
 #include "wire/hand_over.h"
 #include "wire/tensor_spec.h"
@@ -64,12 +65,41 @@ base::Status describe_all(const Message& message, const Limits& limits, Specs& s
 
 }  // namespace
 
-base::Status Outgoing::make(Message& message, const Limits& limits, Outgoing& out) try {
+base::Status Outgoing::make(Message& message, const Limits& limits, Outgoing& out, Lender* lender) try {
   frame::Header header;
   Specs specs;
   if (auto status = describe_all(message, limits, specs, header); !status.ok()) return status;
 
+  // What may fail comes first: the copies of those that are no block yet.
+  const auto may_be_lent = [&](size_t i) {
+    return lender && specs[i].layout == TensorSpec::Layout::Dense && specs[i].value_bytes >= lender->least_bytes() &&
+           lies_as_a_block(message.tensors[i]);
+  };
+  c10::SmallVector<std::array<at::Tensor, 2>, 2> sources(specs.size());  // sparse: indices, values
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const auto& tensor = message.tensors[i];
+    if (specs[i].layout == TensorSpec::Layout::SparseCoo) {
+      at::NoGradGuard no_history;
+      sources[i] = {tensor._indices().contiguous(), as_dense_block(tensor._values()).contiguous()};
+    } else if (specs[i].layout == TensorSpec::Layout::Dense && !may_be_lent(i)) {
+      sources[i][1] = as_dense_block(tensor);
+    }
+  }
+
   State state;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (!may_be_lent(i)) continue;
+    Handle handle;
+    if (lender->lend(message.tensors[i], specs[i].value_bytes, handle)) {
+      header.payload_bytes -= specs[i].value_bytes - Handle::bytes;
+      specs[i].lent = true;
+      auto& bytes = state.handles.emplace_back();
+      put(put(bytes.data(), handle.block), handle.meaning);
+    } else {
+      sources[i][1] = message.tensors[i];
+    }
+  }
+
   state.kind = header.kind;
   state.tag = header.tag;
   state.payload = header.payload_bytes;
@@ -80,20 +110,23 @@ base::Status Outgoing::make(Message& message, const Limits& limits, Outgoing& ou
   for (const auto& spec : specs) next = write(spec, next);
   std::copy(message.body.begin(), message.body.end(), next);
 
-  state.owners.reserve(specs.size());
-  const auto add = [&](at::Tensor owner, uint64_t bytes, size_t index) {
+  const auto add = [&](const char* data, uint64_t bytes, at::Tensor owner, size_t index) {
     if (bytes == 0) return;
-    state.segments.push_back({compat::const_data(owner), bytes, static_cast<uint32_t>(index)});
+    state.segments.push_back({data, bytes, static_cast<uint32_t>(index)});
     state.owners.push_back(std::move(owner));
   };
+  const auto add_memory = [&](at::Tensor& owner, uint64_t bytes, size_t index) {
+    const char* data = bytes > 0 ? compat::const_data(owner) : nullptr;  // Before it is moved.
+    add(data, bytes, std::move(owner), index);
+  };
+  state.owners.reserve(specs.size());
+  auto handle = state.handles.begin();
   for (size_t i = 0; i < specs.size(); ++i) {
-    const auto& tensor = message.tensors[i];
-    if (specs[i].layout == TensorSpec::Layout::SparseCoo) {
-      at::NoGradGuard no_history;
-      add(tensor._indices().contiguous(), specs[i].index_bytes, i);
-      add(as_dense_block(tensor._values()).contiguous(), specs[i].value_bytes, i);
-    } else if (specs[i].layout == TensorSpec::Layout::Dense) {
-      add(as_dense_block(tensor), specs[i].value_bytes, i);
+    if (specs[i].lent) {
+      add((handle++)->data(), Handle::bytes, {}, i);
+    } else {
+      add_memory(sources[i][0], specs[i].index_bytes, i);
+      add_memory(sources[i][1], specs[i].value_bytes, i);
     }
   }
   out.state_ = std::move(state);
@@ -170,7 +203,7 @@ void Outgoing::hold() {
   for (size_t i = s.segment; i < s.segments.size(); ++i) {
     auto& segment = s.segments[i];
     auto& owner = s.owners[i];
-    if (may_hand_over(owner)) continue;  // Nobody else can change it.
+    if (!owner.defined() || may_hand_over(owner)) continue;  // A handle, or nobody else can change it.
     if (owner.is_inference() || compat::is_copy_on_write(owner.storage())) {
       // There is no counter that would tell of a change.
       owner = snapshot(owner);

@@ -3,10 +3,13 @@
 #include <c10/util/SmallVector.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cstdint>
+#include <list>
 #include <vector>
 
 #include "base/status.h"
+#include "wire/lending.h"
 #include "wire/limits.h"
 #include "wire/message.h"
 
@@ -30,8 +33,8 @@ class Outgoing {
 
   /// Checks the limits and that every tensor can travel. On failure `message` is untouched and `out` unchanged; on
   /// success the message is taken. Tensors that are no dense block of memory (views with gaps, expanded, conjugated)
-  /// are copied here, the others not.
-  static base::Status make(Message& message, const Limits& limits, Outgoing& out);
+  /// are copied here, the others not. With a `lender`, large ones do not go through the stream but by handle.
+  static base::Status make(Message& message, const Limits& limits, Outgoing& out, Lender* lender = nullptr);
   /// The same checks for whoever moves messages by other means, and how long the frame would be.
   static base::Status check(const Message& message, const Limits& limits, uint64_t& frame_bytes);
 
@@ -80,7 +83,8 @@ class Outgoing {
     bool held = false;
     c10::SmallVector<char, 256> head;  // header, table and body
     c10::SmallVector<Segment, 4> segments;
-    std::vector<at::Tensor> owners;  // of the segments' memory, one each
+    std::vector<at::Tensor> owners;                      // of the segments' memory, one each; undefined for handles
+    std::list<std::array<char, Handle::bytes>> handles;  // of what is lent; segments point into it
     std::vector<Watch> watches;
     base::Status verdict;
   };

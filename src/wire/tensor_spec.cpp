@@ -9,8 +9,8 @@
 namespace farad::wire {
 namespace {
 
-enum Flag : uint8_t { requires_grad_flag = 1, strides_flag = 2, coalesced_flag = 4 };
-constexpr uint8_t known_flags = requires_grad_flag | strides_flag | coalesced_flag;
+enum Flag : uint8_t { requires_grad_flag = 1, strides_flag = 2, coalesced_flag = 4, lent_flag = 8 };
+constexpr uint8_t known_flags = requires_grad_flag | strides_flag | coalesced_flag | lent_flag;
 constexpr size_t fixed_bytes = 4;    // dtype, layout, flags, number of dimensions
 constexpr size_t sparse_bytes = 12;  // sparse dimensions, entries
 
@@ -140,7 +140,7 @@ size_t encoded_bytes(const TensorSpec& spec) {
 
 char* write(const TensorSpec& spec, char* to) {
   const uint8_t flags = (spec.requires_grad ? requires_grad_flag : 0) | (spec.strides.empty() ? 0 : strides_flag) |
-                        (spec.coalesced ? coalesced_flag : 0);
+                        (spec.coalesced ? coalesced_flag : 0) | (spec.lent ? lent_flag : 0);
   to = put<uint8_t>(to, dtype_to_wire(spec.dtype));
   to = put<uint8_t>(to, static_cast<uint8_t>(spec.layout));
   to = put<uint8_t>(to, flags);
@@ -168,7 +168,7 @@ Complaint read(std::string_view& from, const Limits& limits, TensorSpec& spec) {
   spec.layout = static_cast<TensorSpec::Layout>(layout);
   const bool sparse = spec.layout == TensorSpec::Layout::SparseCoo;
   const bool defined = spec.layout != TensorSpec::Layout::Undefined;
-  const uint8_t allowed = !defined ? 0 : known_flags & ~(sparse ? strides_flag : coalesced_flag);
+  const uint8_t allowed = !defined ? 0 : known_flags & ~(sparse ? strides_flag | lent_flag : coalesced_flag);
   if (flags & ~allowed) return "has flags " + number(flags) + ", which mean nothing for it";
   if (dims > limits.dims) return "has " + number(dims) + " dimensions, the limit is " + number(limits.dims);
   if (!defined && (dtype != 0 || dims != 0)) return "is undefined, but has a dtype or sizes";
@@ -187,6 +187,7 @@ Complaint read(std::string_view& from, const Limits& limits, TensorSpec& spec) {
 
   spec.requires_grad = flags & requires_grad_flag;
   spec.coalesced = flags & coalesced_flag;
+  spec.lent = flags & lent_flag;
   spec.dtype = dtype_from_wire(dtype);
   if (spec.dtype == c10::ScalarType::Undefined) {
     const char* name = dtype_name(dtype);

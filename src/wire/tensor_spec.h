@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "wire/lending.h"
 #include "wire/limits.h"
 
 namespace farad::wire {
@@ -20,6 +21,7 @@ struct TensorSpec {
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   bool requires_grad = false;
   bool coalesced = false;    // sparse: indices are sorted and none comes twice
+  bool lent = false;         // dense: the payload holds a handle to the data (see lending.h)
   uint32_t sparse_dims = 0;  // sparse: the first dimensions, those that are indexed
   int64_t entries = 0;       // sparse: how many
   c10::SmallVector<int64_t, 5> sizes;
@@ -29,7 +31,7 @@ struct TensorSpec {
   uint64_t index_bytes = 0;  // sparse: int64 [sparse_dims, entries], before the values
   uint64_t value_bytes = 0;
 
-  uint64_t payload_bytes() const { return index_bytes + value_bytes; }
+  uint64_t payload_bytes() const { return lent ? Handle::bytes : index_bytes + value_bytes; }
 };
 
 /// Nothing, or why not: a clause whose subject is the tensor ("is quantised (QInt8): call dequantize() first").

@@ -27,14 +27,21 @@ std::shared_ptr<ShmLink> ShmConnection::link() const {
 }
 
 base::Status ShmConnection::send(wire::Message& message, bool urgent) {
-  wire::Outgoing out;
-  base::Lock lock(mutex_);
-  if (state_ == State::Over) return {base::Code::Closed, "[shm] this connection is over"};
-  if (!urgent && queued_bytes_ >= queue_bytes_) {
-    return {base::Code::Busy,
-            "[shm] " + std::to_string(queued_bytes_) + " bytes wait for rank " + std::to_string(peer.rank.value)};
+  std::shared_ptr<ShmLending> lending;
+  {
+    base::Lock lock(mutex_);
+    if (state_ == State::Over) return {base::Code::Closed, "[shm] this connection is over"};
+    if (!urgent && queued_bytes_ >= queue_bytes_) {
+      return {base::Code::Busy,
+              "[shm] " + std::to_string(queued_bytes_) + " bytes wait for rank " + std::to_string(peer.rank.value)};
+    }
+    lending = lending_;
   }
-  if (auto status = wire::Outgoing::make(message, limits_, out); !status.ok()) return status;
+  // Not under the lock: tensors that are lent are copied here.
+  wire::Outgoing out;
+  if (auto status = wire::Outgoing::make(message, limits_, out, lending.get()); !status.ok()) return status;
+  base::Lock lock(mutex_);
+  if (state_ == State::Over) return {};  // Ended just now: it shares the fate of all that was on its way.
   queued_bytes_ += out.size();
   const bool first = queue_.empty();
   queue_.push_back(std::move(out));
@@ -68,10 +75,11 @@ void ShmConnection::write_queued() {
   if (wrote) link_->ring_peer();
 }
 
-bool ShmConnection::open(std::shared_ptr<ShmLink> link) {
+bool ShmConnection::open(std::shared_ptr<ShmLink> link, std::shared_ptr<ShmLending> lending) {
   base::Lock lock(mutex_);
   if (state_ != State::Connecting) return false;
   link_ = std::move(link);
+  lending_ = std::move(lending);
   state_ = State::Open;
   write_queued();
   return true;
@@ -98,8 +106,13 @@ bool ShmConnection::flush(Sink& sink) {
 }
 
 bool ShmConnection::take_in(Sink& sink, int budget, bool& did) {
-  const auto link = this->link();
-  if (!link) return false;
+  std::shared_ptr<ShmLink> link;
+  {
+    base::Lock lock(mutex_);
+    if (!link_) return false;
+    link = link_;
+    incoming_.borrow_from(lending_.get());
+  }
   while (budget > 0) {
     std::span<const char> bytes;
     auto status = link->reader.peek(bytes);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/mutex.h"
+#include "net/shm/lending.h"
 #include "net/shm/link.h"
 #include "net/transport.h"
 #include "wire/incoming.h"
@@ -25,11 +26,11 @@ class ShmConnection {
   enum class State { Connecting, Open, Over };
   State state() const EXCLUDES(mutex_);
 
-  /// Any thread. Closed means that this life is over: the caller begins another.
+  /// Any thread. Closed means that this life was over before: the caller begins another.
   base::Status send(wire::Message& message, bool urgent) EXCLUDES(mutex_);
 
   /// Connecting becomes Open, and what is queued begins to flow; false if it was over before.
-  bool open(std::shared_ptr<ShmLink> link) EXCLUDES(mutex_);
+  bool open(std::shared_ptr<ShmLink> link, std::shared_ptr<ShmLending> lending) EXCLUDES(mutex_);
   /// It is to end, for this reason; the first one counts. Any thread. The driver ends it once it has read what is
   /// there.
   void doom(base::Status why) EXCLUDES(mutex_);
@@ -70,6 +71,7 @@ class ShmConnection {
   mutable base::Mutex mutex_;  // Held while bytes are copied into the ring: that is what serialises senders.
   State state_ GUARDED_BY(mutex_) = State::Connecting;
   std::shared_ptr<ShmLink> link_ GUARDED_BY(mutex_);
+  std::shared_ptr<ShmLending> lending_ GUARDED_BY(mutex_);  // Null where large tensors go through the ring too.
   std::deque<wire::Outgoing> queue_ GUARDED_BY(mutex_);
   size_t queued_bytes_ GUARDED_BY(mutex_) = 0;
   std::vector<Unsent> unsent_ GUARDED_BY(mutex_);

@@ -81,8 +81,7 @@ void ShmMonitor::drop(const std::shared_ptr<ShmLink>& link) {
 }
 
 bool ShmMonitor::hung_up(const Watched& entry) const {
-  pollfd socket{.fd = entry.link->socket.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
-  // Nothing is said on it after the greeting, so anything that happens there is its end.
+  pollfd socket{.fd = entry.link->socket.get(), .events = POLLRDHUP, .revents = 0};
   return ::poll(&socket, 1, 0) > 0;
 }
 

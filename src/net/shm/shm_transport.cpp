@@ -21,6 +21,7 @@ ShmTransport::ShmTransport(ShmOptions options, SystemBell& bell, Sink& sink)
       bell_(bell),
       sink_(sink),
       address_(unguessable_address()),
+      arena_(shm::Arena::make(options_.arena_bytes)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       monitor_(bell.page(), options_.lost_after) {
   if (!stop_) shm::system_error("eventfd").raise();
@@ -119,7 +120,11 @@ void ShmTransport::met(Acquaintance& peer, uint64_t birth) {
 }
 
 void ShmTransport::run_open(const ConnectionPtr& connection, const std::shared_ptr<ShmLink>& link) {
-  if (!connection->open(link)) {
+  std::shared_ptr<ShmLending> lending;
+  if (auto process = shm::Process::behind(link->socket.get())) {
+    lending = std::make_shared<ShmLending>(arena_, std::move(process), link->socket.get());
+  }
+  if (!connection->open(link, std::move(lending))) {
     link->page().over.store(1);
     link->ring_peer();
     return monitor_.drop(link);

@@ -24,6 +24,7 @@ struct ShmOptions {
   Secret secret;
   wire::Limits limits;
   std::shared_ptr<wire::BufferPool> pool;
+  size_t arena_bytes = 0;  // most that tensors on loan to others may take; beyond it they go through the rings
   size_t queue_bytes = 0;
   std::chrono::milliseconds lost_after{0};
   base::Log log;
@@ -82,6 +83,7 @@ class ShmTransport final : public Transport {
   Sink& sink_;
   const std::string address_;
   shm::Fd listener_;
+  const std::shared_ptr<shm::Arena> arena_;
   shm::Fd stop_;  // An eventfd that becomes readable at close().
   ShmMonitor monitor_;
 

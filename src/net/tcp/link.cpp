@@ -17,7 +17,7 @@ constexpr int most_reads = 8;
 Link::Link(uint64_t cookie, Peer who, std::unique_ptr<Stream> stream, Poller& poller, const wire::Limits& limits,
            std::shared_ptr<wire::BufferPool> pool)
     : cookie_(cookie), who_(who), poller_(poller), stream_(std::move(stream)), incoming_(limits, std::move(pool)) {
-  poller_.watch(stream_->descriptor(), EPOLLIN, cookie_);
+  poller_.watch(stream_->descriptor(), EPOLLIN | EPOLLRDHUP, cookie_);
 }
 
 Link::~Link() { poller_.unwatch(stream_->descriptor()); }
@@ -25,10 +25,12 @@ Link::~Link() { poller_.unwatch(stream_->descriptor()); }
 void Link::watch_room(bool wanted) {
   if (wanted == watching_room_) return;
   watching_room_ = wanted;
-  poller_.rewatch(stream_->descriptor(), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN, cookie_);
+  poller_.rewatch(stream_->descriptor(), EPOLLIN | EPOLLRDHUP | (wanted ? uint32_t{EPOLLOUT} : 0), cookie_);
 }
 
-base::Status Link::receive(std::span<char> scratch, Sink& sink) {
+base::Status Link::receive(uint32_t events, std::span<char> scratch, Sink& sink) {
+  // Its end, unlike more data, is not told of again.
+  const bool to_the_end = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
   for (int reads = 0; reads < most_reads; ++reads) {
     const std::span<char> target = incoming_.target();
     const bool direct = target.size() >= large;
@@ -49,8 +51,9 @@ base::Status Link::receive(std::span<char> scratch, Sink& sink) {
     if (base::Status status = take_in(scratch.first(io.bytes - in_place), sink); !status.ok()) return status;
 
     // Less than there was room for: the socket is empty, and need not be asked again to say so.
-    if (io.bytes < scratch.size() + (direct ? target.size() : 0)) return {};
+    if (!to_the_end && io.bytes < scratch.size() + (direct ? target.size() : 0)) return {};
   }
+  poller_.again(cookie_, events);
   return {};
 }
 

@@ -38,7 +38,7 @@ class Link {
 
   /// The driver only: reads what is there, a few times at most, and delivers every message that is whole. Not ok if
   /// the connection ended or what came in is not ours; then it is of no further use.
-  base::Status receive(std::span<char> scratch, Sink& sink);
+  base::Status receive(uint32_t events, std::span<char> scratch, Sink& sink);
 
   /// Any thread: whether anything was heard since the last such question.
   bool take_heard() { return heard_.exchange(false, std::memory_order_relaxed); }

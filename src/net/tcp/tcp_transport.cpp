@@ -236,6 +236,8 @@ bool TcpTransport::tell_news() {
   for (tcp::News::Item& item : items) {
     if (auto* linked = std::get_if<tcp::Linked>(&item)) {
       links_.emplace(linked->link->cookie(), linked->link);
+      // What was told of it before we knew it was passed over, and is not told again.
+      poller_.again(linked->link->cookie(), EPOLLIN | EPOLLOUT | EPOLLRDHUP);
     } else if (auto* lost = std::get_if<tcp::Lost>(&item)) {
       if (lost->link) links_.erase(lost->link->cookie());
       lost->link.reset();
@@ -259,7 +261,7 @@ void TcpTransport::handle(const epoll_event& event) {
   }
   if (!(event.events & ~uint32_t{EPOLLOUT})) return;
 
-  const Status status = link.receive(scratch_, sink_);
+  const Status status = link.receive(event.events, scratch_, sink_);
   if (status.ok()) return;
   if (status.code() == Code::Protocol) {
     options_.log.warning("[tcp] dropped the connection to ", text(link.who().rank), ": ", status.message());

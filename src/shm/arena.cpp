@@ -1,0 +1,109 @@
+#include "shm/arena.h"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+namespace farad::shm {
+namespace {
+
+/// Four sizes to each power of two, so that at most a fifth is unused and blocks fit again.
+size_t capacity_for(size_t bytes) {
+  const size_t step = std::max<size_t>(std::bit_floor(bytes) / 4, 4096);
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+base::Status Block::create(uint64_t id, size_t capacity, std::shared_ptr<Block>& out) {
+  Memory memory;
+  if (auto s = Memory::create("farad-block", header_bytes + capacity, memory); !s.ok()) return s;
+  if (auto s = memory.reserve(0, header_bytes + capacity); !s.ok()) return s;
+  new (memory.data()) std::atomic<State>(State::WithOwner);
+  out = std::shared_ptr<Block>(new Block(id, std::move(memory)));
+  return {};
+}
+
+base::Status Block::adopt(uint64_t id, size_t capacity, Fd fd, std::shared_ptr<Block>& out) {
+  Memory memory;
+  if (auto s = Memory::adopt(std::move(fd), header_bytes + capacity, memory); !s.ok()) return s;
+  out = std::shared_ptr<Block>(new Block(id, std::move(memory)));
+  return {};
+}
+
+std::shared_ptr<Block> Arena::allocate(size_t bytes) {
+  const size_t capacity = capacity_for(bytes);
+  uint64_t id = 0;
+  {
+    base::Lock lock(mutex_);
+    if (auto block = take_idle(capacity)) return block;
+    collect(false);
+    if (auto block = take_idle(capacity)) return block;
+    if (!make_room(capacity)) return nullptr;
+    bytes_ += capacity;
+    id = ++ids_;
+  }
+  std::shared_ptr<Block> block;
+  if (!Block::create(id, capacity, block).ok()) {
+    base::Lock lock(mutex_);
+    bytes_ -= capacity;
+  }
+  return block;
+}
+
+std::shared_ptr<Block> Arena::take_idle(size_t capacity) {
+  const auto found = std::find_if(idle_.rbegin(), idle_.rend(), [&](auto& b) { return b->capacity() == capacity; });
+  if (found == idle_.rend()) return nullptr;
+  auto block = std::move(*found);
+  idle_.erase(std::next(found).base());
+  return block;
+}
+
+void Arena::collect(bool also_of_the_dead) {
+  for (auto loan = loans_.begin(); loan != loans_.end();) {
+    const bool done = loan->second.block->state().load(std::memory_order_acquire) == Block::State::WithOwner ||
+                      (also_of_the_dead && loan->second.borrower->ended());
+    if (done) idle_.push_back(std::move(loan->second.block));
+    loan = done ? loans_.erase(loan) : std::next(loan);
+  }
+}
+
+bool Arena::make_room(size_t capacity) {
+  if (capacity > limit_) return false;
+  if (bytes_ + capacity > limit_) collect(true);
+  while (bytes_ + capacity > limit_ && !idle_.empty()) {
+    idle_.front()->state().store(Block::State::Retired, std::memory_order_release);
+    bytes_ -= idle_.front()->capacity();
+    idle_.erase(idle_.begin());
+  }
+  return bytes_ + capacity <= limit_;
+}
+
+void Arena::give_back(std::shared_ptr<Block> block) {
+  base::Lock lock(mutex_);
+  idle_.push_back(std::move(block));
+}
+
+void Arena::lend(std::shared_ptr<Block> block, std::shared_ptr<Process> borrower) {
+  block->state().store(Block::State::Lent, std::memory_order_release);
+  base::Lock lock(mutex_);
+  const uint64_t id = block->id();
+  loans_.emplace(id, Loan{std::move(block), std::move(borrower)});
+}
+
+std::shared_ptr<Block> Arena::take_home(uint64_t id, const Process* borrower) {
+  base::Lock lock(mutex_);
+  const auto loan = loans_.find(id);
+  if (loan == loans_.end() || loan->second.borrower.get() != borrower) return nullptr;
+  auto block = std::move(loan->second.block);
+  loans_.erase(loan);
+  return block;
+}
+
+Arena::Stats Arena::stats() {
+  base::Lock lock(mutex_);
+  collect(true);
+  return {bytes_, idle_.size(), loans_.size()};
+}
+
+}  // namespace farad::shm

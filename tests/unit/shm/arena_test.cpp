@@ -1,0 +1,121 @@
+#include "shm/arena.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace farad::shm {
+namespace {
+
+constexpr size_t mib = size_t{1} << 20;
+
+/// A process at the other end of a socket, which lives until it is told to end.
+class Neighbour {
+ public:
+  Neighbour() {
+    // A socket pair would not do: the kernel takes whoever made it for the process behind either end.
+    sockaddr address{};
+    address.sa_family = AF_UNIX;
+    const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::bind(listener, &address, sizeof(sa_family_t)) != 0 || ::listen(listener, 1) != 0) std::abort();
+    sockaddr_storage bound{};
+    socklen_t size = sizeof(bound);
+    ::getsockname(listener, reinterpret_cast<sockaddr*>(&bound), &size);
+    child_ = ::fork();
+    if (child_ == 0) {
+      const int end = ::socket(AF_UNIX, SOCK_STREAM, 0);
+      if (::connect(end, reinterpret_cast<sockaddr*>(&bound), size) != 0) ::_exit(1);
+      char byte;
+      (void)!::read(end, &byte, 1);
+      ::_exit(0);
+    }
+    socket_ = Fd(::accept(listener, nullptr, nullptr));
+    process_ = Process::behind(socket_.get());
+    ::close(listener);
+  }
+  ~Neighbour() { end(); }
+
+  void stop() { ::kill(child_, SIGSTOP); }
+  void end() {
+    if (child_ > 0) {
+      ::kill(child_, SIGKILL);
+      ::waitpid(child_, nullptr, 0);
+    }
+    child_ = -1;
+  }
+  const std::shared_ptr<Process>& process() const { return process_; }
+
+ private:
+  pid_t child_;
+  Fd socket_;
+  std::shared_ptr<Process> process_;
+};
+
+TEST(Process, HasEndedOnlyWhenItHas) {
+  Neighbour neighbour;
+  ASSERT_TRUE(neighbour.process());
+  EXPECT_FALSE(neighbour.process()->ended());
+  neighbour.stop();
+  EXPECT_FALSE(neighbour.process()->ended()) << "a stopped one may go on";
+  neighbour.end();
+  EXPECT_TRUE(neighbour.process()->ended());
+}
+
+TEST(Arena, UsesABlockAgain) {
+  auto arena = Arena::make(64 * mib);
+  auto block = arena->allocate(mib);
+  const uint64_t id = block->id();
+  arena->give_back(std::move(block));
+  EXPECT_EQ(arena->allocate(mib)->id(), id);
+}
+
+TEST(Arena, TakesNoMoreThanItsLimit) {
+  auto arena = Arena::make(4 * mib);
+  auto one = arena->allocate(3 * mib);
+  ASSERT_TRUE(one);
+  EXPECT_FALSE(arena->allocate(2 * mib));
+  EXPECT_FALSE(arena->allocate(5 * mib));
+  auto* state = &one->state();
+  auto keep = one;  // As a borrower that has it mapped.
+  arena->give_back(std::move(one));
+  EXPECT_TRUE(arena->allocate(2 * mib)) << "what is idle makes room";
+  EXPECT_EQ(state->load(), Block::State::Retired) << "and those who have it mapped can see that";
+}
+
+TEST(Arena, ALentBlockComesBackWhenTheBorrowerSaysSo) {
+  Neighbour neighbour;
+  auto arena = Arena::make(mib);
+  auto block = arena->allocate(mib);
+  auto mapped = block;
+  arena->lend(std::move(block), neighbour.process());
+  EXPECT_FALSE(arena->allocate(mib));
+  mapped->state().store(Block::State::WithOwner);
+  EXPECT_TRUE(arena->allocate(mib));
+}
+
+TEST(Arena, ABlockOfASilentBorrowerStaysOutUntilItHasEnded) {
+  Neighbour neighbour;
+  auto arena = Arena::make(mib);
+  arena->lend(arena->allocate(mib), neighbour.process());
+  neighbour.stop();
+  EXPECT_FALSE(arena->allocate(mib)) << "it may go on and write";
+  neighbour.end();
+  EXPECT_TRUE(arena->allocate(mib));
+}
+
+TEST(Arena, OnlyTheBorrowerCanSendABlockHome) {
+  Neighbour one, other;
+  auto arena = Arena::make(mib);
+  auto block = arena->allocate(mib);
+  const uint64_t id = block->id();
+  arena->lend(std::move(block), one.process());
+  EXPECT_FALSE(arena->take_home(id, other.process().get()));
+  EXPECT_FALSE(arena->take_home(id + 1, one.process().get()));
+  EXPECT_TRUE(arena->take_home(id, one.process().get()));
+  EXPECT_FALSE(arena->take_home(id, one.process().get())) << "once";
+}
+
+}  // namespace
+}  // namespace farad::shm

@@ -42,36 +42,43 @@ base::Status ShmConnection::send(wire::Message& message, bool urgent) {
   if (auto status = wire::Outgoing::make(message, limits_, out, lending.get()); !status.ok()) return status;
   base::Lock lock(mutex_);
   if (state_ == State::Over) return {};  // Ended just now: it shares the fate of all that was on its way.
+  if (state_ == State::Open && queue_.empty()) {
+    const bool wrote = write(out);
+    if (wrote) link_->ring_peer();
+    if (out.done()) return {};
+  }
+  out.hold();  // Its owner goes on while it waits here.
   queued_bytes_ += out.size();
-  const bool first = queue_.empty();
   queue_.push_back(std::move(out));
-  if (state_ == State::Open && first) write_queued();
-  if (!queue_.empty()) queue_.back().hold();  // Not written at once: its owner goes on while it waits here.
+  has_queue_.store(true, std::memory_order_release);
+  if (state_ == State::Open) write_queued();
   return {};
 }
 
-void ShmConnection::finish_front() {
-  auto& front = queue_.front();
-  if (!front.verdict().ok()) unsent_.push_back({front.kind(), front.tag(), front.verdict()});
-  queued_bytes_ -= front.size();
-  queue_.pop_front();
+bool ShmConnection::write(wire::Outgoing& out) {
+  bool wrote = false;
+  while (!out.done()) {
+    std::array<iovec, most_pieces> pieces;
+    const int count = out.gather(pieces.data(), most_pieces);
+    const size_t n = link_->writer.write({pieces.data(), static_cast<size_t>(count)});
+    out.advance(n);
+    wrote |= n > 0;
+    if (n == 0 && link_->writer.wait_for_room()) break;
+  }
+  return wrote;
 }
 
 void ShmConnection::write_queued() {
   bool wrote = false;
   while (!queue_.empty()) {
-    std::array<iovec, most_pieces> pieces;
     auto& front = queue_.front();
-    const int count = front.gather(pieces.data(), most_pieces);
-    const size_t n = link_->writer.write({pieces.data(), static_cast<size_t>(count)});
-    front.advance(n);
-    wrote |= n > 0;
-    if (front.done()) {
-      finish_front();
-    } else if (n == 0 && link_->writer.wait_for_room()) {
-      break;
-    }
+    wrote |= write(front);
+    if (!front.done()) break;
+    if (!front.verdict().ok()) unsent_.push_back({front.kind(), front.tag(), front.verdict()});
+    queued_bytes_ -= front.size();
+    queue_.pop_front();
   }
+  has_queue_.store(!queue_.empty() || !unsent_.empty(), std::memory_order_release);
   if (wrote) link_->ring_peer();
 }
 
@@ -88,31 +95,28 @@ bool ShmConnection::open(std::shared_ptr<ShmLink> link, std::shared_ptr<ShmLendi
 void ShmConnection::doom(base::Status why) {
   base::Lock lock(mutex_);
   if (doom_.ok()) doom_ = std::move(why);
+  doomed_.store(true, std::memory_order_release);
 }
 
 bool ShmConnection::flush(Sink& sink) {
+  if (!has_queue_.load(std::memory_order_acquire)) return false;
   std::vector<Unsent> unsent;
   bool did = false;
   {
     base::Lock lock(mutex_);
     if (state_ != State::Open) return false;
     const size_t before = queued_bytes_;
-    if (!queue_.empty()) write_queued();
-    did = queued_bytes_ != before;
     unsent.swap(unsent_);
+    write_queued();
+    did = queued_bytes_ != before;
   }
   for (auto& one : unsent) sink.on_unsent(peer, one.kind, one.tag, one.why);
   return did || !unsent.empty();
 }
 
 bool ShmConnection::take_in(Sink& sink, int budget, bool& did) {
-  std::shared_ptr<ShmLink> link;
-  {
-    base::Lock lock(mutex_);
-    if (!link_) return false;
-    link = link_;
-    incoming_.borrow_from(lending_.get());
-  }
+  if (!look_for_link()) return false;
+  ShmLink* const link = reading_.get();
   while (budget > 0) {
     std::span<const char> bytes;
     auto status = link->reader.peek(bytes);
@@ -134,12 +138,19 @@ bool ShmConnection::take_in(Sink& sink, int budget, bool& did) {
   return true;
 }
 
-bool ShmConnection::doomed() {
+bool ShmConnection::look_for_link() {
+  if (reading_) return true;
   base::Lock lock(mutex_);
-  if (doom_.ok() && link_ && link_->page().over.load(std::memory_order_acquire)) {
-    doom_ = base::Status(base::Code::PeerLost, "it ended the connection");
+  reading_ = link_;
+  incoming_.borrow_from(lending_.get());
+  return reading_ != nullptr;
+}
+
+bool ShmConnection::doomed() {
+  if (look_for_link() && reading_->page().over.load(std::memory_order_acquire)) {
+    doom({base::Code::PeerLost, "it ended the connection"});
   }
-  return !doom_.ok();
+  return doomed_.load(std::memory_order_acquire);
 }
 
 base::Status ShmConnection::end() {

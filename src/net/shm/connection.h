@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <string>
@@ -62,8 +63,10 @@ class ShmConnection {
     base::Status why;
   };
 
+  /// Into the ring, as much as fits. True if anything did; asks to be told of room if not all did.
+  bool write(wire::Outgoing& out) REQUIRES(mutex_);
   void write_queued() REQUIRES(mutex_);
-  void finish_front() REQUIRES(mutex_);
+  bool look_for_link() EXCLUDES(mutex_);
 
   const wire::Limits limits_;
   const size_t queue_bytes_;
@@ -74,10 +77,17 @@ class ShmConnection {
   std::shared_ptr<ShmLending> lending_ GUARDED_BY(mutex_);  // Null where large tensors go through the ring too.
   std::deque<wire::Outgoing> queue_ GUARDED_BY(mutex_);
   size_t queued_bytes_ GUARDED_BY(mutex_) = 0;
+  bool made_room_ GUARDED_BY(mutex_) = false;  // Since the last flush().
   std::vector<Unsent> unsent_ GUARDED_BY(mutex_);
   base::Status doom_ GUARDED_BY(mutex_);
 
-  wire::Incoming incoming_;  // The driver's.
+  // So that the driver need not take the lock to find that there is nothing to do.
+  std::atomic<bool> doomed_{false};
+  std::atomic<bool> has_queue_{false};  // Or something to tell of it.
+
+  // The driver's.
+  std::shared_ptr<ShmLink> reading_;  // link_, once seen.
+  wire::Incoming incoming_;
 };
 
 }  // namespace farad::net

@@ -77,8 +77,10 @@ ShmTransport::ConnectionPtr ShmTransport::decide(const ShmGreeting& caller, base
 
   auto present = peer.connection;
   const auto state = present ? present->state() : ShmConnection::State::Over;
-  if (!reborn && state == ShmConnection::State::Connecting && options_.self < caller.rank) {
-    return nullptr;  // Both connect at once: the lower rank's connection is the one that counts.
+  if (state == ShmConnection::State::Connecting && options_.self < caller.rank) {
+    // Both connect at once: the lower rank's connection is the one that counts. Should ours be on its way to a former
+    // life of the peer, it fails, and the peer's next try finds nothing in its way.
+    return nullptr;
   }
   if (!reborn && state == ShmConnection::State::Open && present->ours && caller.accepted < peer.connected) {
     return nullptr;  // It greeted us before it accepted the connection that we have.
@@ -127,7 +129,8 @@ bool ShmTransport::try_connect(const ConnectionPtr& connection, base::TimePoint 
   std::string address;
   {
     base::Lock lock(mutex_);
-    if (closed_) return true;
+    // Once the acceptor has taken it over (see decide), greeting would say that we connect anew.
+    if (closed_ || !connection->ours) return true;
     auto& peer = peers_[connection->peer.rank];
     self.accepted = peer.accepted;
     address = peer.address;

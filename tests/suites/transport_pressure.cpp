@@ -1,0 +1,88 @@
+// A reader that does not read: senders wait, memory stays bounded, nothing is lost.
+
+#include <farad/error.h>
+
+#include <set>
+
+#include "suites/transport_suite.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using base::Rank;
+
+constexpr int64_t floats = (256 << 10) / 4;
+constexpr size_t message_bytes = 256 << 10;
+
+void small_queue(net::FabricOptions& options) { options.queue_bytes = 1 << 20; }
+
+TEST_P(TransportSuite, SenderToAReaderThatDoesNotReadIsHeldBackSoon) {
+  with_workers(2, small_queue, [](Workers& workers) {
+    auto reading = std::make_shared<Latch>(workers.runtime());
+    workers.heard(1).at_message = [reading](net::Peer, const wire::Message&) { reading->wait(); };
+
+    uint64_t accepted = 0;
+    EXPECT_THROW(
+        {
+          while (accepted < 400) {
+            workers[0].send(Rank(1), filled(accepted, floats), workers.runtime().now() + 300ms);
+            ++accepted;
+          }
+        },
+        Timeout);
+    // Our queue and the peer's, and what rings and the system's sockets take.
+    EXPECT_LT(accepted * message_bytes, size_t{32} << 20);
+    reading->release();
+
+    ASSERT_TRUE(workers.wait_until(1, [&](const Recorder& heard) { return heard.messages() == accepted; }));
+    workers[0].send(Rank(1), filled(accepted, floats));
+    ASSERT_TRUE(workers.wait_until(1, [&](const Recorder& heard) { return heard.messages() == accepted + 1; }));
+    std::set<uint64_t> tags;
+    for (const auto& heard : workers.heard(1).snapshot()) {
+      EXPECT_TRUE(is_filled(heard.message, floats));
+      tags.insert(heard.message.tag);
+    }
+    EXPECT_EQ(tags.size(), accepted + 1) << "the message that timed out was not sent, every other one was, once";
+  });
+}
+
+TEST_P(TransportSuite, SendersThatWaitGoOnWhenThereIsRoom) {
+  with_workers(2, small_queue, [](Workers& workers) {
+    auto reading = std::make_shared<Latch>(workers.runtime());
+    workers.heard(1).at_message = [reading](net::Peer, const wire::Message&) { reading->wait(); };
+    workers.heard(1).keep_messages = false;
+    constexpr uint64_t threads = 4, each = 60;
+    std::vector<std::unique_ptr<base::Thread>> senders;
+    for (uint64_t thread = 0; thread < threads; ++thread) {
+      senders.push_back(workers.thread([&workers, thread] {
+        for (uint64_t i = 0; i < each; ++i) workers[0].send(Rank(1), filled(thread * each + i, floats));
+      }));
+    }
+    reading->release();
+
+    EXPECT_TRUE(workers.wait_until(1, [](const Recorder& heard) { return heard.messages() == threads * each; }));
+  });
+}
+
+TEST_P(TransportSuite, AnswersPassAFullQueue) {
+  with_workers(2, small_queue, [](Workers& workers) {
+    auto reading = std::make_shared<Latch>(workers.runtime());
+    workers.heard(1).at_message = [reading](net::Peer, const wire::Message&) { reading->wait(); };
+    EXPECT_THROW(
+        {
+          for (int i = 0; i < 400; ++i) workers[0].send(Rank(1), filled(0, floats), workers.runtime().now() + 300ms);
+        },
+        Timeout);
+
+    EXPECT_TRUE(workers[0].post(Rank(1), tagged(12345)).status.ok());
+    reading->release();
+
+    EXPECT_TRUE(workers.wait_until(1, [](const Recorder& heard) {
+      return !heard.history().empty() && heard.history().back().message.tag == 12345;
+    }));
+  });
+}
+
+}  // namespace
+}  // namespace farad::test

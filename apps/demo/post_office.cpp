@@ -21,6 +21,7 @@ wire::Message PostOffice::ask(base::Rank rank, wire::Message letter) {
     failure_.raise();
     asking_ = waiter;
   }
+  net::Driver::Reservation reservation(fabric_->driver());
   fabric_->send(rank, std::move(letter));
   fabric_->driver().wait(*waiter, base::never);
   base::Lock lock(mutex_);

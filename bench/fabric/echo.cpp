@@ -25,6 +25,7 @@ void echo_client(const Words& words) {
           waiter = pair.driver().make_waiter();
           wire::Message message;
           message.tensors = {tensor};
+          net::Driver::Reservation reservation(pair.driver());
           pair.send(std::move(message));
           pair.driver().wait(*waiter, base::never);
           answer = {};

@@ -11,6 +11,8 @@ namespace farad::net {
 namespace {
 
 thread_local const Driver* polling_here = nullptr;
+/// The driver whose role this thread holds without driving yet.
+thread_local const Driver* reserved_here = nullptr;
 
 }  // namespace
 
@@ -39,7 +41,7 @@ bool Driver::wait(Waiter& waiter, base::TimePoint deadline) {
   if (waiter.completed()) return true;
   base::Executor::Waiting waiting;
   while (!waiter.completed()) {
-    if (take_role()) {
+    if (use_reservation() || take_role()) {
       // Also if a handler throws, or a simulated crash unwinds us.
       const auto pass = c10::make_scope_exit([this] { pass_role(); });
       drive(waiter, deadline);
@@ -63,6 +65,22 @@ bool Driver::wait(Waiter& waiter, base::TimePoint deadline) {
     if (!driven_ && !parked_.empty()) parked_.front()->parker_->unpark();
   }
   return waiter.completed();
+}
+
+Driver::Reservation::Reservation(Driver& driver) : driver_(driver), made_(false) {
+  if (reserved_here || polling_here || !driver.take_role()) return;
+  made_ = true;
+  reserved_here = &driver;
+}
+
+Driver::Reservation::~Reservation() {
+  if (made_ && driver_.use_reservation()) driver_.pass_role();
+}
+
+bool Driver::use_reservation() {
+  if (reserved_here != this) return false;
+  reserved_here = nullptr;
+  return true;
 }
 
 bool Driver::take_role() {

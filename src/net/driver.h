@@ -43,6 +43,20 @@ class Driver {
   std::shared_ptr<Waiter> make_waiter();
   /// Any thread but one inside `poll`. True once the waiter is complete, false at the deadline.
   bool wait(Waiter&, base::TimePoint deadline);
+  /// Takes the role, if it is free, for a thread that is about to send something and then wait for the answer. An
+  /// answer that comes before the wait has begun finds the driver's place taken, and does not wake the resident for it.
+  /// The next wait() of this thread uses the role up; so does the end of the Reservation.
+  class Reservation {
+   public:
+    explicit Reservation(Driver& driver);
+    ~Reservation();
+    Reservation(const Reservation&) = delete;
+
+   private:
+    Driver& driver_;
+    bool made_;
+  };
+
   /// True on the thread that is inside `poll`: there, nothing may wait.
   bool driving_here() const;
 
@@ -56,6 +70,7 @@ class Driver {
   friend class Waiter;
 
   bool take_role() EXCLUDES(mutex_);
+  bool use_reservation();
   void pass_role() EXCLUDES(mutex_);
   void drive(Waiter&, base::TimePoint deadline);
   bool poll_once();

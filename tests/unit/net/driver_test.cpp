@@ -111,6 +111,32 @@ TEST(Driver, TheRoleIsPassedOnToTheNextWhoWaits) {
   for (auto& thread : waiting) thread.join();
 }
 
+TEST(Driver, AReservationKeepsTheResidentAsleepUntilTheWait) {
+  Station station;
+  station.driver.start();
+  auto waiter = station.driver.make_waiter();
+  const auto caller = std::this_thread::get_id();
+  std::thread::id ran_on;
+  Driver::Reservation reservation(station.driver);
+  station.post([&] {
+    ran_on = std::this_thread::get_id();
+    waiter->complete();
+  });
+  EXPECT_TRUE(station.driver.wait(*waiter, later(10s)));
+  EXPECT_EQ(ran_on, caller);
+}
+
+TEST(Driver, AReservationThatIsNotUsedGoesBack) {
+  Station station;
+  station.driver.start();
+  auto parker = base::Runtime::real().make_parker();
+  {
+    Driver::Reservation reservation(station.driver);
+    station.post([&] { parker->unpark(); });
+  }
+  EXPECT_TRUE(parker->park(later(10s))) << "the resident takes over what came meanwhile";
+}
+
 TEST(Driver, NothingIsPolledAfterStop) {
   Station station;
   station.driver.start();

@@ -77,9 +77,14 @@ void ShmConnection::write_queued() {
     if (!front.verdict().ok()) unsent_.push_back({front.kind(), front.tag(), front.verdict()});
     queued_bytes_ -= front.size();
     queue_.pop_front();
+    made_room_ = true;
   }
-  has_queue_.store(!queue_.empty() || !unsent_.empty(), std::memory_order_release);
+  note_what_is_left();
   if (wrote) link_->ring_peer();
+}
+
+void ShmConnection::note_what_is_left() {
+  has_queue_.store(!queue_.empty() || !unsent_.empty() || made_room_, std::memory_order_release);
 }
 
 bool ShmConnection::open(std::shared_ptr<ShmLink> link, std::shared_ptr<ShmLending> lending) {
@@ -105,10 +110,10 @@ bool ShmConnection::flush(Sink& sink) {
   {
     base::Lock lock(mutex_);
     if (state_ != State::Open) return false;
-    const size_t before = queued_bytes_;
     unsent.swap(unsent_);
     write_queued();
-    did = queued_bytes_ != before;
+    did = std::exchange(made_room_, false);  // Also by open(): somebody may wait for it.
+    note_what_is_left();
   }
   for (auto& one : unsent) sink.on_unsent(peer, one.kind, one.tag, one.why);
   return did || !unsent.empty();

@@ -66,6 +66,7 @@ class ShmConnection {
   /// Into the ring, as much as fits. True if anything did; asks to be told of room if not all did.
   bool write(wire::Outgoing& out) REQUIRES(mutex_);
   void write_queued() REQUIRES(mutex_);
+  void note_what_is_left() REQUIRES(mutex_);
   bool look_for_link() EXCLUDES(mutex_);
 
   const wire::Limits limits_;

@@ -6,7 +6,7 @@ declare -A packages_of=(
   [wheel]="python3-venv"
   [test]="libgtest-dev libgmock-dev openmpi-bin iproute2"
   [lint]="clang-format-19 python3"
-  [clang]="clang-19 lld-19 libclang-rt-19-dev"
+  [clang]="clang-19 lld-19 libclang-rt-19-dev llvm-19"
   [bench]="python3-torch"
 )
 
@@ -33,13 +33,14 @@ declare -A why=(
   [clang-19]="sanitizers, fuzzing, thread-safety analysis"
   [lld-19]="clang's linker"
   [libclang-rt-19-dev]="clang's sanitizers and libFuzzer"
+  [llvm-19]="names in the sanitizers' reports, which their suppressions go by"
   [python3-torch]="PyTorch's RPC, to compare with"
 )
 
 # A tool counts wherever it comes from; a library must be Debian's.
 declare -A command_of=(
   [cmake]=cmake [ninja-build]=ninja [g++]=g++ [ccache]=ccache [lld]=ld.lld [openmpi-bin]=mpirun [iproute2]=ip
-  [clang-format-19]=clang-format-19 [python3]=python3 [clang-19]=clang++-19 [lld-19]=ld.lld-19
+  [clang-format-19]=clang-format-19 [python3]=python3 [clang-19]=clang++-19 [lld-19]=ld.lld-19 [llvm-19]=llvm-symbolizer-19
 )
 
 is_installed() {

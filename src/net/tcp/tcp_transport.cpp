@@ -251,7 +251,8 @@ bool TcpTransport::tell_news() {
 }
 
 void TcpTransport::handle(const epoll_event& event) {
-  const auto found = links_.find(event.data.u64);
+  const uint64_t cookie = event.data.u64;  // A copy: epoll_event is packed, and nothing may refer into it.
+  const auto found = links_.find(cookie);
   if (found == links_.end()) return;  // Ended since.
   tcp::Link& link = *found->second;
   Remote& from = remote(link.who().rank);

@@ -197,7 +197,7 @@ TEST(SystemBell, ADescriptorWakesWhoeverSleepsAndIsHandedOverOnce) {
     bell.sleep(base::never);
     auto ready = bell.take_ready();
     if (ready.empty()) continue;
-    EXPECT_EQ(ready[0].data.u64, 42u);
+    EXPECT_EQ(uint64_t{ready[0].data.u64}, 42u);
     break;
   }
   EXPECT_TRUE(bell.take_ready().empty());

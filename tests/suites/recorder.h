@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
@@ -35,13 +36,15 @@ class Recorder : public net::Sink {
   /// Drives until `done` holds of what was heard; false if that takes longer than half a minute of the runtime's time.
   bool wait_until(net::Driver&, base::Runtime&, std::function<bool(const Recorder&)> done);
 
-  /// For `done`, and for whenever nothing drives any more.
-  const History& history() const { return history_; }
+  /// How many so far. Any thread.
   size_t messages() const { return messages_; }
   size_t losses() const { return losses_; }
+  size_t unsent() const { return unsent_; }
+
+  /// For `done`, and for whenever nothing drives any more.
+  const History& history() const { return history_; }
   std::vector<wire::Message> messages_from(base::Rank) const;
   size_t losses_of(base::Rank) const;
-  size_t unsent() const { return unsent_; }
 
   /// A copy for any other time.
   History snapshot() const;
@@ -53,12 +56,12 @@ class Recorder : public net::Sink {
   };
   void record(Heard heard);
 
-  mutable base::Mutex mutex_;  // Guards what follows; `done` runs under it.
+  mutable base::Mutex mutex_;  // Guards history and watches; `done` runs under it.
   History history_;
-  size_t messages_ = 0;
-  size_t losses_ = 0;
-  size_t unsent_ = 0;
   std::list<Watch> watches_;
+  std::atomic<size_t> messages_{0};
+  std::atomic<size_t> losses_{0};
+  std::atomic<size_t> unsent_{0};
 };
 
 }  // namespace farad::test

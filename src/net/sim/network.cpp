@@ -44,9 +44,15 @@ void Network::close(Endpoint& endpoint) {
   if (!endpoint.open()) return;
   endpoint.bell = nullptr;
   endpoint.inbox.clear();
-  const auto ended = std::exchange(endpoint.connections, {});
-  for (const auto& [peer, connection] : ended) {
-    const int side = connection->side_of(endpoint);
+  endpoint.connections.clear();
+  // Not only those it knows: somebody may be connecting to it just now.
+  std::vector<std::pair<std::shared_ptr<Connection>, int>> ended;
+  for (const auto& [id, connection] : connections_) {
+    for (int side : {0, 1}) {
+      if (connection->ends[side].at == &endpoint && !connection->ends[side].over) ended.emplace_back(connection, side);
+    }
+  }
+  for (const auto& [connection, side] : ended) {
     connection->ends[side].over = true;
     tell_of_end(connection, side);
   }

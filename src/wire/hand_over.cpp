@@ -8,7 +8,8 @@ namespace farad::wire {
 
 bool may_hand_over(const at::Tensor& tensor) {
   return tensor.defined() && tensor.has_storage() && tensor.use_count() == 1 && tensor.storage().use_count() == 1 &&
-         !compat::is_copy_on_write(tensor.storage());
+         // Memory that nobody frees (from_blob) belongs to somebody who may still write to it.
+         tensor.storage().data_ptr().get_context() != nullptr && !compat::is_copy_on_write(tensor.storage());
 }
 
 at::Tensor snapshot(const at::Tensor& tensor) {

@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/quantize_per_tensor.h>
 #include <ATen/ops/rand.h>
@@ -108,6 +109,23 @@ TEST_P(TransportSuite, ArrivedTensorIsAValueOfItsOwn) {
 
     EXPECT_TRUE(at::equal(arrived, at::full({1000}, 1.0)));
   });
+}
+
+TEST_P(TransportSuite, MemoryThatATensorOnlyBorrowsIsNotHandedOver) {
+  for (int to : {0, 1}) {
+    with_workers(2, [to](Workers& workers) {
+      std::vector<float> buffer(1000, 1.0f);  // Outlives the tensor and everybody it is sent to, and is used again.
+      wire::Message message;
+      message.tensors.push_back(at::from_blob(buffer.data(), {1000}, at::kFloat));
+      workers[0].send(Rank(to), std::move(message));
+      ASSERT_TRUE(workers.wait_until(to, so_many(1)));
+      const auto arrived = workers.heard(to).snapshot()[0].message.tensors[0];
+
+      std::fill(buffer.begin(), buffer.end(), 2.0f);
+
+      EXPECT_TRUE(at::equal(arrived, at::full({1000}, 1.0)));
+    });
+  }
 }
 
 TEST_P(TransportSuite, RequiresGradTravelsAndHistoryDoesNot) {

@@ -86,7 +86,7 @@ verb_fuzz() {
     [[ -d tests/fuzz/corpus/${target#fuzz_} ]] && inputs+=("tests/fuzz/corpus/${target#fuzz_}")
     say "$target for $seconds s"
     LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0 UBSAN_OPTIONS=print_stacktrace=1 \
-      "$build_dir/bin/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+      "$build_dir/bin/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
       -artifact_prefix="$found/" "${inputs[@]}" ||
       die "$target found an input in $found: mend the fault and make the input a regression test"
   done

@@ -38,7 +38,7 @@ void PostOffice::finish() {
   }
   fabric_->driver().wait(*all_done_, base::never);
   base::Lock lock(mutex_);
-  if (done_ < fabric_->size()) failure_.raise();
+  if (static_cast<int>(done_.size()) < fabric_->size()) failure_.raise();
 }
 
 void PostOffice::on_message(net::Peer from, wire::Message&& message) {
@@ -55,15 +55,17 @@ void PostOffice::on_message(net::Peer from, wire::Message&& message) {
     }
     case Letter::GoodBye: {
       base::Lock lock(mutex_);
-      if (++done_ == fabric_->size()) all_done_->complete();
+      done_.insert(from.rank);
+      if (static_cast<int>(done_.size()) == fabric_->size()) all_done_->complete();
       return;
     }
   }
 }
 
-void PostOffice::on_lost(net::Peer, const base::Status& why) {
+void PostOffice::on_lost(net::Peer peer, const base::Status& why) {
   base::Lock lock(mutex_);
-  if (done_ == fabric_->size()) return;  // It left after everybody had said good-bye.
+  // It had heard everybody's good-bye, though we perhaps have not yet.
+  if (done_.contains(peer.rank)) return;
   lock.unlock();
   fail(why);
 }

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
-#include <string>
+#include <set>
 
 #include "base/mutex.h"
 #include "net/fabric.h"
@@ -41,7 +40,7 @@ class PostOffice : private net::Sink {
   std::shared_ptr<net::Waiter> asking_ GUARDED_BY(mutex_);
   wire::Message answer_ GUARDED_BY(mutex_);
   base::Status failure_ GUARDED_BY(mutex_);
-  int done_ GUARDED_BY(mutex_) = 0;
+  std::set<base::Rank> done_ GUARDED_BY(mutex_);  // Who has said good-bye.
   std::shared_ptr<net::Waiter> all_done_;
 };
 

@@ -170,31 +170,6 @@ bool Command::everything_ended() {
   return ::poll(&life, 1, patience_ms) == 1 && (life.revents & POLLHUP) != 0;
 }
 
-std::vector<std::string> farad_command(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), FARAD_COMMAND);
-  return arguments;
-}
-
-namespace {
-
-std::vector<std::string> run_program(int workers, std::vector<std::string> program, std::vector<std::string> options) {
-  std::vector<std::string> arguments{"run", "-n", std::to_string(workers)};
-  arguments.insert(arguments.end(), options.begin(), options.end());
-  arguments.push_back("--");
-  arguments.insert(arguments.end(), program.begin(), program.end());
-  return farad_command(std::move(arguments));
-}
-
-}  // namespace
-
-std::vector<std::string> run_script(int workers, const std::string& script, std::vector<std::string> options) {
-  return run_program(workers, {"sh", "-c", script}, std::move(options));
-}
-
-std::vector<std::string> run_worker(int workers, const std::string& mode, std::vector<std::string> options) {
-  return run_program(workers, {COMMAND_WORKER, mode}, std::move(options));
-}
-
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   while (!text.empty()) {

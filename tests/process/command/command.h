@@ -55,13 +55,6 @@ class Command {
   std::string err_;
 };
 
-/// `farad` with these arguments.
-std::vector<std::string> farad_command(std::vector<std::string> arguments);
-/// `farad run -n N` with a shell script as the program.
-std::vector<std::string> run_script(int workers, const std::string& script, std::vector<std::string> options = {});
-/// `farad run -n N` with the test worker in this mode.
-std::vector<std::string> run_worker(int workers, const std::string& mode, std::vector<std::string> options = {});
-
 std::vector<std::string> lines_of(std::string_view text);
 int count_of(std::string_view text, std::string_view part);
 

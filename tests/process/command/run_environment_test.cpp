@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "process/command/command.h"
+#include "process/command/farad_command.h"
 
 namespace farad::test {
 namespace {

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "process/command/command.h"
+#include "process/command/farad_command.h"
 
 namespace farad::test {
 namespace {

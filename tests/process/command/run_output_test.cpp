@@ -10,7 +10,7 @@
 #include <iterator>
 #include <random>
 
-#include "process/command/command.h"
+#include "process/command/farad_command.h"
 
 namespace farad::test {
 namespace {

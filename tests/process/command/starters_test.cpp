@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "process/command/command.h"
+#include "process/command/farad_command.h"
 
 namespace farad::test {
 namespace {

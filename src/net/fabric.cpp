@@ -30,7 +30,8 @@ namespace farad::net {
 namespace {
 
 /// The one kind of message that is the fabric's own: a restarted member tells the others where it is now.
-constexpr uint8_t introduction = 255;
+constexpr uint8_t introduction = 254;
+static_assert(introduction != tcp::heartbeat_kind);
 
 void check(FabricOptions& options) {
   auto fail = [](const std::string& why) { throw Error("[net] join: " + why); };
@@ -238,7 +239,7 @@ bool FabricImpl::poll() {
 }
 
 base::Incarnation FabricImpl::send(base::Rank to, wire::Message message, base::TimePoint deadline) {
-  TORCH_CHECK(message.kind != introduction, "[net] message kind 255 is the fabric's own");
+  TORCH_CHECK(message.kind < introduction, "[net] message kinds 254 and 255 are the fabric's own");
   TORCH_CHECK(!driver_.driving_here(),
               "[net] send waits, so it must not be called where messages are handled: use post");
   std::shared_ptr<Waiter> waiter;
@@ -266,7 +267,7 @@ base::Incarnation FabricImpl::send(base::Rank to, wire::Message message, base::T
 }
 
 Sent FabricImpl::post(base::Rank to, wire::Message message) {
-  TORCH_CHECK(message.kind != introduction, "[net] message kind 255 is the fabric's own");
+  TORCH_CHECK(message.kind < introduction, "[net] message kinds 254 and 255 are the fabric's own");
   if (closed_.load()) return {{base::Code::Closed, "[net] this worker is closed"}, {}};
   return router_.send(to, message, true);
 }

@@ -3,6 +3,7 @@
 #include <farad/error.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <set>
 
@@ -183,6 +184,27 @@ TEST_P(TransportSuite, RestartedPeerIsANewIncarnationForBothSides) {
       EXPECT_EQ(heard.peer.incarnation, heard.what == What::Lost ? first : second);
     }
     EXPECT_EQ(workers.heard(1).losses(), 0u) << "the new life has lost nobody";
+  });
+}
+
+TEST_P(TransportSuite, RestartedPeerIsFoundEvenIfItKeepsSilent) {
+  with_workers(2, [](Workers& workers) {
+    workers[0].send(Rank(1), tagged(1));
+    ASSERT_TRUE(workers.wait_until(1, so_many(1)));
+    workers.restart(1);
+    ASSERT_TRUE(workers.wait_until(0, lost_once(1)));
+
+    // Some may still go where it was, and be lost, until the news of where it is has come.
+    for (int tries = 0; tries < 1000 && workers.heard(1).messages() == 0; ++tries) {
+      try {
+        workers[0].send(Rank(1), tagged(2));
+      } catch (const PeerLost&) {
+      }
+      const auto moment = workers[1].driver().make_waiter();
+      workers[1].driver().wait(*moment, workers.runtime().now() + std::chrono::milliseconds(10));
+    }
+
+    EXPECT_GE(workers.heard(1).messages(), 1u);
   });
 }
 

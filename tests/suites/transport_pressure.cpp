@@ -84,5 +84,43 @@ TEST_P(TransportSuite, AnswersPassAFullQueue) {
   });
 }
 
+// With nothing else on the line, so that nobody is woken by chance: no answers, no signs of life.
+TEST_P(TransportSuite, SendersThatWaitForEachOthersRoomAllGetIt) {
+  constexpr int senders = 4;
+  constexpr size_t each = 400;
+  constexpr int64_t floats = 10'000;
+  const auto quiet = [](net::FabricOptions& options) {
+    options.lost_after = std::chrono::milliseconds(0);
+    options.queue_bytes = floats * sizeof(float) + 1000;
+  };
+  with_workers(2, quiet, [](Workers& workers) {
+    std::vector<std::unique_ptr<base::Thread>> threads;
+    for (int i = 0; i < senders; ++i) {
+      threads.push_back(workers.thread([&] {
+        for (uint64_t tag = 0; tag < each; ++tag) workers[0].send(Rank(1), filled(tag, floats));
+      }));
+    }
+    const bool all = workers.wait_until(1, [](const Recorder& heard) { return heard.messages() >= senders * each; });
+
+    EXPECT_TRUE(all) << workers.heard(1).messages() << " came";
+    if (!all) workers[0].close();  // Lets go of those who still wait.
+    threads.clear();
+  });
+}
+
+TEST_P(TransportSuite, LongQueueIsWrittenToItsEndWithoutFurtherCause) {
+  constexpr size_t messages = 1500;
+  constexpr int64_t floats = 16 << 10;
+  const auto quiet = [](net::FabricOptions& options) { options.lost_after = std::chrono::milliseconds(0); };
+  with_workers(2, quiet, [](Workers& workers) {
+    for (size_t tag = 0; tag < messages; ++tag) {
+      ASSERT_TRUE(workers[0].post(Rank(1), filled(tag, floats)).status.ok());
+    }
+
+    EXPECT_TRUE(workers.wait_until(1, [](const Recorder& heard) { return heard.messages() >= messages; }))
+        << workers.heard(1).messages() << " came";
+  });
+}
+
 }  // namespace
 }  // namespace farad::test

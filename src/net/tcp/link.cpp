@@ -23,7 +23,8 @@ Link::Link(uint64_t cookie, Peer who, std::unique_ptr<Stream> stream, Poller& po
 Link::~Link() { poller_.unwatch(stream_->descriptor()); }
 
 void Link::watch_room(bool wanted) {
-  if (wanted == watching_room_) return;
+  // Asked anew each time: events are told once, and the last writing may have stopped with room left.
+  if (!wanted && !watching_room_) return;
   watching_room_ = wanted;
   poller_.rewatch(stream_->descriptor(), EPOLLIN | EPOLLRDHUP | (wanted ? uint32_t{EPOLLOUT} : 0), cookie_);
 }

@@ -33,7 +33,7 @@ class Link {
   Peer who() const { return who_; }
   /// For writing: under the lock of the peer's queue.
   Stream& stream() { return *stream_; }
-  /// Whether to be told that there is room for writing. Under the same lock.
+  /// Whether to be told, once, that there is room for writing, now or later. Under the same lock.
   void watch_room(bool wanted);
 
   /// The driver only: reads what is there, a few times at most, and delivers every message that is whole. Not ok if

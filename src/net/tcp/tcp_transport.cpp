@@ -97,13 +97,13 @@ Sent TcpTransport::send(base::Rank to, wire::Message& message, bool urgent) {
   peer.outbox.dismiss(bytes);
   if (status.ok()) status = may_send(peer);  // Once more: we may have been closed meanwhile.
   if (!status.ok()) {
-    if (peer.outbox.take_relief()) bell_.ring();
+    tell_of_room(peer);
     return {std::move(status)};
   }
   if (peer.phase == Phase::Idle) begin(peer);
   const base::Incarnation incarnation = peer.incarnation;
   transmit(peer, std::move(frame));
-  if (peer.outbox.take_relief()) bell_.ring();
+  tell_of_room(peer);
   return {{}, incarnation};
 }
 
@@ -135,7 +135,13 @@ void TcpTransport::write_queued(Remote& remote) {
   }
   if (!written(remote, io)) return;
   remote.link->watch_room(!remote.outbox.empty());
-  if (remote.outbox.take_relief()) bell_.ring();
+  tell_of_room(remote);
+}
+
+void TcpTransport::tell_of_room(Remote& remote) {
+  if (!remote.outbox.take_relief()) return;
+  made_room_.store(true);
+  bell_.ring();
 }
 
 bool TcpTransport::written(Remote& remote, const tcp::Io& io) {
@@ -225,7 +231,8 @@ void TcpTransport::check_pulse(Remote& remote, base::TimePoint now, bool oversle
 
 bool TcpTransport::poll() {
   const auto ready = poller_.take_ready();
-  bool did = tell_news();  // First: it knows of links that `ready` may name.
+  bool did = made_room_.exchange(false);  // Perhaps by a sender, with nothing else for us to do.
+  did |= tell_news();                     // First: it knows of links that `ready` may name.
   for (const epoll_event& event : ready) handle(event);
   did = !ready.empty() || did;
   return tell_news() || did;

@@ -86,6 +86,8 @@ class TcpTransport final : public Transport, private tcp::ControlEvents {
   void begin(Remote& remote) REQUIRES(remote.mutex);
   void transmit(Remote& remote, wire::Outgoing frame) REQUIRES(remote.mutex);
   void write_queued(Remote& remote) REQUIRES(remote.mutex);
+  /// If senders were refused before and there is room now.
+  void tell_of_room(Remote& remote) REQUIRES(remote.mutex);
   bool written(Remote& remote, const tcp::Io& io) REQUIRES(remote.mutex);
   void end(Remote& remote, base::Code code, const std::string& why) REQUIRES(remote.mutex);
   void end_all();
@@ -102,6 +104,7 @@ class TcpTransport final : public Transport, private tcp::ControlEvents {
   const base::Duration tick_;
   std::atomic<bool> closed_{false};
   std::atomic<uint64_t> next_cookie_{1};
+  std::atomic<bool> made_room_{false};  // Since the last poll, for somebody who was refused.
   tcp::News news_;
 
   mutable base::Mutex remotes_mutex_;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/futex.h"
@@ -16,6 +17,7 @@ using std::chrono::milliseconds;
 
 /// A greeting is a few hundred bytes between processes of one machine. Who takes longer is stopped or no friend.
 constexpr milliseconds greeting_time{2'000};
+constexpr int accept_pause_ms = 50;
 /// Until a crossed connection of the other side should be there.
 constexpr milliseconds crossing_pause{2};
 /// A peer that is there but does not get round to greeting us is given this long.
@@ -30,7 +32,12 @@ void ShmTransport::accept_all() {
     if (::poll(wait, 2, -1) < 0) continue;
     if (wait[1].revents) return;
     shm::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (socket) accept_one(std::move(socket));
+    if (socket) {
+      accept_one(std::move(socket));
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      // Out of descriptors, most likely. The caller stays in the queue, so asking again at once would only spin.
+      ::poll(&wait[1], 1, accept_pause_ms);
+    }
   }
 }
 

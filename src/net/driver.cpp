@@ -59,11 +59,9 @@ bool Driver::wait(Waiter& waiter, base::TimePoint deadline) {
     }
     if (deadline != base::never && runtime_.now() >= deadline) break;
   }
-  if (waiter.completed()) {
-    // We may have been woken to take the role on, and not need it any more.
-    base::Lock lock(mutex_);
-    if (!driven_ && !parked_.empty()) parked_.front()->parker_->unpark();
-  }
+  // We may have been woken to take the role on, and not need it any more.
+  base::Lock lock(mutex_);
+  if (!driven_ && !parked_.empty()) parked_.front()->parker_->unpark();
   return waiter.completed();
 }
 

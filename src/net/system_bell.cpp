@@ -77,11 +77,12 @@ bool SystemBell::spin_until_rung(base::TimePoint deadline) {
 }
 
 void SystemBell::sleep(base::TimePoint deadline) {
-  if (!ready_.empty() || (page_->state.load(std::memory_order_seq_cst) & BellPage::rung)) return;
+  if (!ready_.empty() || has_strays_.load() || (page_->state.load(std::memory_order_seq_cst) & BellPage::rung)) return;
   if (spin_until_rung(deadline)) return;
   uint32_t state = page_->state.fetch_or(BellPage::asleep, std::memory_order_seq_cst) | BellPage::asleep;
   if (watching_.load()) {
-    if (!(state & BellPage::rung)) wait_in_epoll(ready_, deadline);
+    // Strays once more: who brought them before we were asleep did not wake us.
+    if (!(state & BellPage::rung) && !has_strays_.load()) wait_in_epoll(ready_, deadline);
   } else {
     while (!(state & BellPage::rung)) {
       if (!base::futex_wait(page_->state, state, deadline, BellPage::driver_sleeper)) break;
@@ -95,7 +96,7 @@ void SystemBell::occupy() { page_->state.fetch_and(~BellPage::vacant, std::memor
 
 void SystemBell::vacate() {
   const uint32_t before = page_->state.fetch_or(BellPage::vacant, std::memory_order_seq_cst);
-  if ((before & BellPage::rung) || !ready_.empty()) wake_resident();
+  if ((before & BellPage::rung) || !ready_.empty() || has_strays_.load()) wake_resident();
 }
 
 void SystemBell::sleep_resident() {
@@ -115,8 +116,9 @@ void SystemBell::sleep_resident() {
     strays_.insert(strays_.end(), events.begin(), events.end());
     has_strays_.store(true, std::memory_order_seq_cst);
   }
-  // If it is vacant we take the role next, or whoever does before us looks for strays.
-  if (!(page_->state.load(std::memory_order_seq_cst) & BellPage::vacant)) wake_epoll();
+  // A driver that sleeps must be woken. One that is awake looks before it sleeps or leaves, and if there is none we
+  // take the role next; to wake the epoll then would wake nobody but ourselves, again and again.
+  if (page_->state.load(std::memory_order_seq_cst) & BellPage::asleep) wake_epoll();
 }
 
 void SystemBell::wake_resident() {

@@ -229,5 +229,46 @@ TEST(SystemBell, ADescriptorWatchedWhileTheResidentSleepsInTheFutexIsHeard) {
   ::close(fd);
 }
 
+TEST(SystemBell, ResidentThatIsWokenWhileAnotherDrivesLiesDownAgain) {
+  SystemBell bell(0us);
+  const shm::Fd watched(::eventfd(0, EFD_CLOEXEC));
+  bell.watch(watched.get(), EPOLLIN, 1);
+  bell.occupy();
+  std::atomic<int> woken{0};
+  std::atomic<bool> stop{false};
+  std::thread resident([&] {
+    while (!stop) {
+      bell.sleep_resident();
+      ++woken;
+    }
+  });
+  bell.wake_resident();
+  constexpr int spins = 1000;
+  for (const auto enough = later(50ms); woken < spins && base::Clock::now() < enough;) std::this_thread::yield();
+
+  EXPECT_LT(woken, spins);
+  stop = true;
+  bell.wake_resident();
+  resident.join();
+}
+
+TEST(SystemBell, EventThatTheResidentCaughtReachesTheDriver) {
+  SystemBell bell(0us);
+  const shm::Fd watched(::eventfd(0, EFD_CLOEXEC));
+  bell.watch(watched.get(), EPOLLIN, 7);
+  bell.occupy();
+  bell.clear();
+  std::thread resident([&] { bell.sleep_resident(); });
+  ::eventfd_write(watched.get(), 1);
+  resident.join();  // It had the event, and there is nobody asleep to be woken.
+
+  bell.sleep(base::never);
+  bell.clear();
+
+  const auto ready = bell.take_ready();
+  ASSERT_EQ(ready.size(), 1u);
+  EXPECT_EQ(uint64_t{ready[0].data.u64}, 7u);
+}
+
 }  // namespace
 }  // namespace farad::net

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/simulated_worker.h"
+#include "suites/seeds.h"
 
 namespace farad::test {
 namespace {
@@ -239,7 +240,7 @@ TEST(SimulatedFaults, MessagesOvertakeEachOtherOnlyWhereAsked) {
 
 // The contract, under whatever the seed does: every message once, or its incarnation is lost, on both sides.
 TEST(SimulatedFaults, EveryMessageArrivesOnceOrItsIncarnationIsLost) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0, count = number_of_seeds(200); seed < count; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Faults faults;
     faults.breaks = 0.05;

@@ -1,6 +1,7 @@
 #include "suites/transport_suite.h"
 
 #include "net/sim/world.h"
+#include "suites/seeds.h"
 
 namespace farad::test {
 
@@ -9,7 +10,7 @@ void TransportSuite::with_workers(int size, const Workers::Tweak& tweak, const T
     Workers workers(GetParam(), size, nullptr, tweak);
     return test(workers);
   }
-  for (uint64_t seed = 1; seed <= 5 && !HasFatalFailure(); ++seed) {
+  for (uint64_t seed = 1, last = number_of_seeds(5); seed <= last && !HasFatalFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     net::sim::World world(seed);
     world.run([&] {

@@ -1,6 +1,5 @@
 #include "net/system_bell.h"
 
-#include <immintrin.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 
@@ -22,6 +21,15 @@ constexpr uint64_t own_cookie = UINT64_MAX;
 /// After this many spins in a row that nobody ended, the peer is not of the quick kind: sleep at once for a while.
 constexpr int patience = 8;
 constexpr int sulk = 64;
+
+/// Tells the core that we only look, so that whoever shares it gets on.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 }  // namespace
 
@@ -69,7 +77,7 @@ bool SystemBell::spin_until_rung(base::TimePoint deadline) {
         spins_failed_ = 0;
         return true;
       }
-      _mm_pause();
+      relax();
     }
   } while (base::Clock::now() < until);
   ++spins_failed_;

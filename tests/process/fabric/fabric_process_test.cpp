@@ -1,6 +1,7 @@
 // What only a process of its own can do to a worker: die, stop, come back.
 
 #include <ATen/ops/full.h>
+#include <c10/util/ScopeExit.h>
 #include <farad/error.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -43,16 +44,20 @@ class FabricProcess : public testing::TestWithParam<std::string> {
   }
 
   void begin(Behaviour behaviour, std::chrono::milliseconds lost_after = 3s) {
-    plan_.behaviour = behaviour;
-    plan_.lost_after_ms = static_cast<int>(lost_after.count());
-    GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
-    const std::string rendezvous = "file://" + directory_ + "/" + std::to_string(meetings_++);
-    memset(plan_.rendezvous, 0, sizeof plan_.rendezvous);
-    rendezvous.copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
+    prepare(behaviour, lost_after);
+    ++meetings_;
     heard_ = std::make_unique<Recorder>();
     bear();
     fabric_ = net::Fabric::join(options_of(plan_, 0), *heard_);
     ASSERT_EQ(fabric_->transport_to(peer), GetParam());
+  }
+  void prepare(Behaviour behaviour, std::chrono::milliseconds lost_after = 3s) {
+    plan_.behaviour = behaviour;
+    plan_.lost_after_ms = static_cast<int>(lost_after.count());
+    GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
+    const std::string rendezvous = "file://" + directory_ + "/" + std::to_string(meetings_);
+    memset(plan_.rendezvous, 0, sizeof plan_.rendezvous);
+    rendezvous.copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
   }
   void bear() { child_ = Nursery::instance().bear(plan_); }
   void kill_child() {
@@ -259,6 +264,29 @@ TEST_P(FabricProcess, MemoryStaysFlatOverAHundredThousandMessages) {
   constexpr size_t slack = size_t{8} << 20;
   EXPECT_LT(resident_bytes(getpid()), here + slack);
   EXPECT_LT(resident_bytes(child_), there + slack);
+}
+
+TEST_P(FabricProcess, ThirtyTwoProcessesAreTogetherWithinASecondOfTheLastJoin) {
+  constexpr int size = 32;
+  plan_.size = size;
+  std::vector<pid_t> others;
+  const auto bury_all = c10::make_scope_exit([&] {
+    for (const pid_t child : others) Nursery::instance().kill(child);
+  });
+  for (plan_.rank = 2; plan_.rank < size; ++plan_.rank) {
+    prepare(Behaviour::Echo);
+    others.push_back(Nursery::instance().bear(plan_));
+  }
+  plan_.rank = 1;
+
+  const auto before = Clock::now();
+  begin(Behaviour::Echo);
+  const std::chrono::duration<double, std::milli> took = Clock::now() - before;
+
+  std::cout << size << " processes together " << took.count() << " ms after the last one came\n";
+  EXPECT_LT(took, 3s);
+  fabric_->start();
+  EXPECT_TRUE(hears(size - 1)) << "each says that it is here";
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, FabricProcess, testing::Values("shm", "tcp"),

@@ -1,4 +1,4 @@
-#include <linux/futex.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -31,11 +31,9 @@ struct Need {
 };
 
 bool sealed_memory() {
-  const Fd memory(static_cast<int>(::syscall(SYS_memfd_create, "farad-doctor", 3u /* CLOEXEC, ALLOW_SEALING */)));
-  if (!memory || ::ftruncate(memory.get(), 4096) != 0) return false;
-  constexpr int add_seals = 1033;
-  constexpr int shrink_and_grow = 2 | 4;
-  return ::syscall(SYS_fcntl, memory.get(), add_seals, shrink_and_grow) == 0;
+  const Fd memory(::memfd_create("farad-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  return memory && ::ftruncate(memory.get(), 4096) == 0 &&
+         ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 }
 
 /// A process that dies with the lock in its hand must not keep it.
@@ -76,7 +74,7 @@ bool pidfd() {
 }
 
 bool abstract_socket() {
-  const Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // Only the family: the kernel chooses a free abstract name.

@@ -53,6 +53,7 @@ FabricOptions FabricOptions::from(const WorkerOptions& options, const base::Envi
   fabric.queue_bytes = static_cast<size_t>(environment.number(Var::QueueBytes));
   fabric.pool_bytes = static_cast<size_t>(environment.number(Var::PoolBytes));
   fabric.spin = std::chrono::microseconds(environment.number(Var::Spin));
+  environment.check(Var::Log).raise();
   fabric.log_level = base::log_level(environment);
   return fabric;
 }

@@ -170,10 +170,17 @@ void TcpTransport::on_up(base::Rank peer, std::unique_ptr<tcp::Stream> stream, c
   base::Lock lock(to.mutex);
   to.address = address;
   if (to.phase == Phase::Up) end(to, Code::PeerLost, "it has connected anew");
-  if (to.phase == Phase::Idle) ++to.incarnation.value;
+  if (to.phase == Phase::Idle) {
+    ++to.incarnation.value;
+    to.phase = Phase::Waiting;
+  }
+  try {
+    to.link = std::make_shared<tcp::Link>(next_cookie_++, Peer{peer, to.incarnation}, std::move(stream), poller_,
+                                          options_.limits, options_.pool);
+  } catch (...) {  // The system has no room to watch one more socket.
+    return end(to, Code::PeerLost, base::status_of(std::current_exception()).message());
+  }
   to.phase = Phase::Up;
-  to.link = std::make_shared<tcp::Link>(next_cookie_++, Peer{peer, to.incarnation}, std::move(stream), poller_,
-                                        options_.limits, options_.pool);
   to.wrote_at = to.heard_at = runtime_.now();
   news_.push(tcp::Linked{to.link});
   if (!to.outbox.empty()) write_queued(to);

@@ -1,0 +1,161 @@
+#pragma once
+
+#include <farad/detail/function.h>
+#include <farad/error.h>
+#include <farad/future.h>
+#include <farad/options.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace farad {
+
+namespace detail {
+class WorkerCore;
+
+/// A call on its way: which function, what it is given.
+struct Outcall {
+  const Function* function = nullptr;
+  std::string name = {};  ///< instead of `function`: an operator of libtorch, or what FARAD_REMOTE made known
+  Packet arguments;
+  bool one_way = false;   ///< nobody wants the result, nor the error
+};
+}  // namespace detail
+
+/// Whom to call: a member's name, its rank, or what members() says of it.
+class Peer {
+ public:
+  Peer(const char* name) : who_(std::string(name)) {}
+  Peer(std::string name) : who_(std::move(name)) {}
+  Peer(std::string_view name) : who_(std::string(name)) {}
+  Peer(int rank) : who_(rank) {}
+  Peer(const WorkerInfo& info) : who_(info.rank) {}
+
+  const std::variant<std::string, int>& who() const { return who_; }
+
+ private:
+  std::variant<std::string, int> who_;
+};
+
+/// Makes calls, with options. Copyable; keeps what it needs of the worker. Any thread.
+class Caller {
+ public:
+  Caller(std::shared_ptr<detail::WorkerCore> core, CallOptions options) : core_(std::move(core)), options_(options) {}
+
+  /// Runs Fn(args...) at `to` and gives its result, or throws: PeerLost, Timeout, RemoteError, Closed.
+  template <auto Fn, class... A>
+  Result<Fn> rpc_sync(const Peer& to, A&&... args) const {
+    return detail::unpack_result<Result<Fn>>(wait(to, outcall<Fn>(std::forward<A>(args)...)), detail::pretty<Fn>());
+  }
+
+  /// The same without waiting. Cancelling the future reaches the function, which can ask cancelled().
+  template <auto Fn, class... A>
+  Future<Result<Fn>> rpc_async(const Peer& to, A&&... args) const {
+    using R = Result<Fn>;
+    Promise<R> promise(host());
+    start(to, outcall<Fn>(std::forward<A>(args)...), promise.future().core(), [promise](detail::Packet packet) {
+      try {
+        if constexpr (std::is_void_v<R>) {
+          promise.set_value();
+        } else {
+          promise.set_value(detail::unpack_result<R>(std::move(packet), detail::pretty<Fn>()));
+        }
+      } catch (...) {
+        promise.set_exception(std::current_exception());
+      }
+    });
+    return promise.future();
+  }
+
+  /// Runs Fn(args...) at `to`, some time, and hears nothing of it.
+  template <auto Fn, class... A>
+  void send(const Peer& to, A&&... args) const {
+    auto call = outcall<Fn>(std::forward<A>(args)...);
+    call.one_way = true;
+    start(to, std::move(call), nullptr, nullptr);
+  }
+
+ private:
+  template <auto Fn, class... A>
+  static detail::Outcall outcall(A&&... args) {
+    (void)&detail::Remote<Fn>::known;
+    return {&detail::Remote<Fn>::function, {}, detail::pack_arguments<Fn>(std::forward<A>(args)...)};
+  }
+
+  std::shared_ptr<detail::FutureHost> host() const;
+  detail::Packet wait(const Peer& to, detail::Outcall call) const;
+  void start(const Peer& to, detail::Outcall call, std::shared_ptr<detail::FutureCore> future,
+             std::function<void(detail::Packet)> done) const;
+
+  std::shared_ptr<detail::WorkerCore> core_;
+  CallOptions options_;
+};
+
+/// One member of a group. Several may live in one process. Move-only; moving invalidates nothing made from it.
+/// Any thread may call anything but close() and leave(), which one thread calls.
+class Worker {
+ public:
+  /// Unset fields come from the environment; returns when all members have joined. Throws Timeout naming who is
+  /// missing, or Error saying what is wrong and where.
+  static Worker join(WorkerOptions options = {});
+  /// The worker this thread runs for: in remote functions, continuations and spawn's function. Elsewhere throws.
+  static Worker& current();
+
+  Worker(Worker&&) noexcept;
+  Worker& operator=(Worker&&) noexcept;
+  /// Without close() before: leaves at once, and peers see PeerLost.
+  ~Worker();
+
+  const WorkerInfo& self() const;
+  int rank() const;
+  int size() const;
+  std::vector<WorkerInfo> members() const;
+  /// Throws Error, naming the members, if there is none of that name.
+  WorkerInfo find(std::string_view name) const;
+
+  template <auto Fn, class... A>
+  Result<Fn> rpc_sync(const Peer& to, A&&... args) const {
+    return with({}).rpc_sync<Fn>(to, std::forward<A>(args)...);
+  }
+  template <auto Fn, class... A>
+  Future<Result<Fn>> rpc_async(const Peer& to, A&&... args) const {
+    return with({}).rpc_async<Fn>(to, std::forward<A>(args)...);
+  }
+  template <auto Fn, class... A>
+  void send(const Peer& to, A&&... args) const {
+    with({}).send<Fn>(to, std::forward<A>(args)...);
+  }
+
+  Caller with(CallOptions options) const;
+
+  /// Returns when every member has called it as often. Throws PeerLost if one is lost.
+  void barrier();
+  /// This member alone; the others go on, and do not count it as lost.
+  void leave();
+  /// Returns once every member has called it and nothing is in flight. Throws PeerLost if a member was lost; closed
+  /// either way. Twice is fine; in a remote function it throws.
+  void close();
+
+ private:
+  explicit Worker(std::shared_ptr<detail::WorkerCore> core);
+  friend class detail::WorkerCore;
+
+  std::shared_ptr<detail::WorkerCore> core_;
+};
+
+/// In a remote function: whether its caller has given up on it, by cancelling or by its timeout.
+bool cancelled();
+
+}  // namespace farad
+
+/// At namespace scope: lets other programs call `fn` by its qualified name.
+#define FARAD_REMOTE(fn)                                                                                     \
+  [[maybe_unused]] static const bool FARAD_CONCAT(farad_remote_, __COUNTER__) =                              \
+      ::farad::detail::register_name(::farad::detail::pretty<fn>(), ::farad::detail::Remote<fn>::function);
+#define FARAD_CONCAT(a, b) FARAD_CONCAT_(a, b)
+#define FARAD_CONCAT_(a, b) a##b

@@ -79,13 +79,15 @@ std::exception_ptr failure_of(int rank, const Child& child, int status) {
 void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
   TORCH_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
   if (const int threads = threads_of_this_process() - threads_at_load; threads > 0) {
-    throw Error("[spawn] this process has started " + std::to_string(threads) +
-                " threads, which a fork would leave behind in the middle of whatever they do: call spawn before libtorch "
-                "has run in parallel, a Worker has joined or a thread was started; or use spawn_threads");
+    throw Error(
+        "[spawn] this process has started " + std::to_string(threads) +
+        " threads, which a fork would leave behind in the middle of whatever they do: call spawn before libtorch "
+        "has run in parallel, a Worker has joined or a thread was started; or use spawn_threads");
   }
   options.size = n;
   if (options.rendezvous.empty()) {
-    options.rendezvous = "file:///tmp/farad-spawn-" + std::to_string(::getpid()) + "-" + std::to_string(net::new_birth());
+    options.rendezvous =
+        "file:///tmp/farad-spawn-" + std::to_string(::getpid()) + "-" + std::to_string(net::new_birth());
   }
   std::vector<Child> children;
   for (int rank = 0; rank < n; ++rank) {

@@ -28,6 +28,8 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options) {
   core->handle_.reset(new Worker(std::shared_ptr<WorkerCore>(std::shared_ptr<WorkerCore>(), core.get())));
   core->agent_ = std::make_unique<rpc::Agent>(net::FabricOptions::from(options, environment),
                                               rpc::Agent::Options{options.rpc_timeout, options.threads}, *core);
+  const auto& self = core->agent_->fabric().self();
+  core->table_ = std::make_shared<ref::Table>(self.rank, self.birth, core->services());
   for (const auto& member : core->agent_->fabric().members()) {
     core->members_.push_back({member.name, member.rank.value});
     core->ranks_.emplace(member.name, member.rank);
@@ -37,13 +39,35 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options) {
 }
 
 WorkerCore::~WorkerCore() {
-  if (agent_) agent_->end("the worker was destroyed");
+  if (agent_) end("the worker was destroyed");
+}
+
+void WorkerCore::end(const std::string& why) {
+  agent_->end(why);
+  table_->close();
+}
+
+/// References outlive the worker, so what they use of it is reached through a weak pointer.
+ref::Table::Services WorkerCore::services() {
+  const std::weak_ptr<WorkerCore> weak = weak_from_this();
+  ref::Table::Services services;
+  services.post = [weak](base::Rank to, wire::Message message) {
+    if (auto core = weak.lock()) (void)core->agent_->fabric().post(to, std::move(message)).status;
+  };
+  services.later = [weak](std::function<void()> task) {
+    auto core = weak.lock();
+    core ? core->run(std::move(task)) : task();
+  };
+  services.core = weak;
+  services.name_of = [names = agent_->names()](base::Rank rank) { return names.at(rank.value); };
+  return services;
 }
 
 base::Rank WorkerCore::rank_of(const Peer& peer) const {
   if (const int* rank = std::get_if<int>(&peer.who())) {
     if (*rank >= 0 && *rank < static_cast<int>(members_.size())) return base::Rank(static_cast<uint16_t>(*rank));
-    throw Error("[rpc] there is no rank " + std::to_string(*rank) + " in a group of " + std::to_string(members_.size()));
+    throw Error("[rpc] there is no rank " + std::to_string(*rank) + " in a group of " +
+                std::to_string(members_.size()));
   }
   const auto& name = std::get<std::string>(peer.who());
   if (const auto found = ranks_.find(name); found != ranks_.end()) return found->second;
@@ -52,12 +76,15 @@ base::Rank WorkerCore::rank_of(const Peer& peer) const {
 
 void WorkerCore::close() {
   TORCH_CHECK(!rpc::Incall::current(), "[rpc] close() waits for the functions that run, so none of them may call it");
-  agent_->close().raise();
+  const auto status = agent_->close();
+  table_->close();
+  status.raise();
 }
 
 void WorkerCore::leave() {
   TORCH_CHECK(!rpc::Incall::current(), "[rpc] leave() waits for the functions that run, so none of them may call it");
   agent_->leave();
+  table_->close();
 }
 
 void WorkerCore::run_as_worker(const std::function<void()>& task) {
@@ -114,6 +141,7 @@ void Worker::leave() { core_->leave(); }
 void Worker::close() { core_->close(); }
 
 std::shared_ptr<detail::FutureHost> Caller::host() const { return core_; }
+int Caller::rank_of(const Peer& peer) const { return core_->rank_of(peer).value; }
 
 detail::Packet Caller::wait(const Peer& to, detail::Outcall call) const {
   return core_->agent().call(core_->rank_of(to), std::move(call), options_);

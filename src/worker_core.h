@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ref/table.h"
 #include "rpc/agent.h"
 
 namespace farad::detail {
@@ -18,13 +19,14 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   ~WorkerCore() override;
 
   rpc::Agent& agent() { return *agent_; }
+  ref::Table& table() { return *table_; }
   const WorkerInfo& self() const { return members_[agent_->fabric().self().rank.value]; }
   const std::vector<WorkerInfo>& members() const { return members_; }
   base::Rank rank_of(const Peer& peer) const;
 
   void close();
   void leave();
-  void end(const std::string& why) { agent_->end(why); }
+  void end(const std::string& why);
 
   // As the host of futures:
   void wait(FutureCore& core, std::chrono::steady_clock::time_point deadline) override { agent_->wait(core, deadline); }
@@ -48,12 +50,15 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
 
  private:
   WorkerCore() = default;
+  ref::Table::Services services();
   void run_as_worker(const std::function<void()>& task) override;
   std::weak_ptr<void> life() override { return weak_from_this(); }
+  rpc::References& references() override { return *table_; }
 
   // Constant once joined: a member that restarts keeps its name and rank.
   std::vector<WorkerInfo> members_;
   std::unordered_map<std::string, base::Rank> ranks_;
+  std::shared_ptr<ref::Table> table_;
   std::unique_ptr<rpc::Agent> agent_;
   std::unique_ptr<Worker> handle_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <farad/detail/function.h>
+#include <farad/detail/reference.h>
 #include <farad/error.h>
 #include <farad/future.h>
 #include <farad/options.h>
@@ -15,6 +16,9 @@
 
 namespace farad {
 
+template <class T>
+class RRef;
+
 namespace detail {
 class WorkerCore;
 
@@ -22,8 +26,10 @@ class WorkerCore;
 struct Outcall {
   const Function* function = nullptr;
   std::string name = {};  ///< instead of `function`: an operator of libtorch, or what FARAD_REMOTE made known
-  Packet arguments;
-  bool one_way = false;   ///< nobody wants the result, nor the error
+  Packet arguments = {};
+  bool one_way = false;              ///< nobody wants the result, nor the error
+  std::optional<RefId> makes = {};   ///< the result stays at the callee, as the value of this reference
+  std::optional<RefId> object = {};  ///< the function is called on this referenced value
 };
 }  // namespace detail
 
@@ -58,19 +64,15 @@ class Caller {
   Future<Result<Fn>> rpc_async(const Peer& to, A&&... args) const {
     using R = Result<Fn>;
     Promise<R> promise(host());
-    start(to, outcall<Fn>(std::forward<A>(args)...), promise.future().core(), [promise](detail::Packet packet) {
-      try {
-        if constexpr (std::is_void_v<R>) {
-          promise.set_value();
-        } else {
-          promise.set_value(detail::unpack_result<R>(std::move(packet), detail::pretty<Fn>()));
-        }
-      } catch (...) {
-        promise.set_exception(std::current_exception());
-      }
-    });
+    start(to, outcall<Fn>(std::forward<A>(args)...), promise.future().core(),
+          [promise](detail::Packet packet) { detail::fulfil<R>(promise, std::move(packet), detail::pretty<Fn>()); });
     return promise.future();
   }
+
+  /// Runs Fn(args...) at `to`; the result stays there. Returns at once: what goes wrong shows at the first use. Needs
+  /// <farad/rref.h>.
+  template <auto Fn, class... A>
+  RRef<Result<Fn>> remote(const Peer& to, A&&... args) const;
 
   /// Runs Fn(args...) at `to`, some time, and hears nothing of it.
   template <auto Fn, class... A>
@@ -88,6 +90,7 @@ class Caller {
   }
 
   std::shared_ptr<detail::FutureHost> host() const;
+  int rank_of(const Peer& peer) const;
   detail::Packet wait(const Peer& to, detail::Outcall call) const;
   void start(const Peer& to, detail::Outcall call, std::shared_ptr<detail::FutureCore> future,
              std::function<void(detail::Packet)> done) const;
@@ -127,6 +130,10 @@ class Worker {
     return with({}).rpc_async<Fn>(to, std::forward<A>(args)...);
   }
   template <auto Fn, class... A>
+  RRef<Result<Fn>> remote(const Peer& to, A&&... args) const {
+    return with({}).template remote<Fn>(to, std::forward<A>(args)...);
+  }
+  template <auto Fn, class... A>
   void send(const Peer& to, A&&... args) const {
     with({}).send<Fn>(to, std::forward<A>(args)...);
   }
@@ -154,8 +161,8 @@ bool cancelled();
 }  // namespace farad
 
 /// At namespace scope: lets other programs call `fn` by its qualified name.
-#define FARAD_REMOTE(fn)                                                                                     \
-  [[maybe_unused]] static const bool FARAD_CONCAT(farad_remote_, __COUNTER__) =                              \
+#define FARAD_REMOTE(fn)                                                        \
+  [[maybe_unused]] static const bool FARAD_CONCAT(farad_remote_, __COUNTER__) = \
       ::farad::detail::register_name(::farad::detail::pretty<fn>(), ::farad::detail::Remote<fn>::function);
 #define FARAD_CONCAT(a, b) FARAD_CONCAT_(a, b)
 #define FARAD_CONCAT_(a, b) a##b

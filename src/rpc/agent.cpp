@@ -65,6 +65,10 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
   if (call.function) header.function = call.function->id;
   header.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(timeout.count(), UINT32_MAX));
   header.one_way = call.one_way;
+  header.makes = call.makes;
+  header.object = call.object;
+  header.name = call.name;
+  if (!call.arguments.references.empty()) header.loans = host_.references().lend(to, call.arguments.references);
   uint64_t id = 0;
   if (!call.one_way) id = pending_.add({to, function_of(call), deadline, now, std::move(done), {}});
   {
@@ -72,12 +76,13 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
     ++sent_[to.value];
   }
   try {
-    auto message = encode_call(id, header, call.name, std::move(call.arguments));
+    auto message = encode_call(id, header, std::move(call.arguments));
     const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
                                                               : fabric_->send(to, std::move(message), deadline);
     if (call.one_way) return 0;
     if (auto lost = pending_.sent(id, incarnation)) {
-      lost->done({{Code::PeerLost, "[rpc] call of \"" + lost->function + "\" to " + name_of(to) + ": lost it"}, {}, {}});
+      lost->done(
+          {{Code::PeerLost, "[rpc] call of \"" + lost->function + "\" to " + name_of(to) + ": lost it"}, {}, {}});
     }
   } catch (...) {
     {
@@ -85,6 +90,7 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
       --sent_[to.value];
     }
     pending_.take(id);
+    if (!header.loans.empty()) host_.references().take_back(to, header.loans);
     throw;
   }
   return id;
@@ -120,8 +126,8 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
   return std::move(outcome.result);
 }
 
-void Agent::start(Rank to, detail::Outcall call, const CallOptions& options,
-                  std::shared_ptr<detail::FutureCore> future, std::function<void(detail::Packet)> done) {
+void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std::shared_ptr<detail::FutureCore> future,
+                  std::function<void(detail::Packet)> done) {
   const auto timeout = options.timeout.value_or(options_.timeout);
   const auto deadline = base::deadline_after(fabric_->runtime().now(), timeout);
   if (call.one_way) {
@@ -197,10 +203,16 @@ void Agent::wait(detail::FutureCore& future, base::TimePoint deadline) {
 void Agent::on_message(net::Peer from, wire::Message&& message) {
   closing_->on_alive(from.rank);
   switch (static_cast<Kind>(message.kind)) {
-    case Kind::Call: return take_call(from, std::move(message));
-    case Kind::Reply: return take_reply(from, std::move(message));
-    case Kind::Cancel: return take_cancel(from, message.tag);
-    case Kind::Closing: return closing_->on_message(from.rank, message);
+    case Kind::Call:
+      return take_call(from, std::move(message));
+    case Kind::Reply:
+      return take_reply(from, std::move(message));
+    case Kind::Cancel:
+      return take_cancel(from, message.tag);
+    case Kind::Closing:
+      return closing_->on_message(from.rank, message);
+    case Kind::Reference:
+      return host_.references().on_message(from.rank, message);
   }
 }
 
@@ -224,18 +236,27 @@ void Agent::finished(const std::shared_ptr<Incall>& call) {
   activity_changed();
 }
 
-void Agent::take_reply(net::Peer, wire::Message&& message) {
+void Agent::take_reply(net::Peer from, wire::Message&& message) {
   auto call = pending_.take(message.tag);
-  if (!call) return;  // The caller gave up first. A late reply is news to nobody.
   Outcome outcome;
-  if (message.body.empty() || (message.body[0] != good && message.body[0] != bad)) {
-    outcome.status = {Code::Protocol, "[rpc] call of \"" + call->function + "\" to " + name_of(call->to) +
-                                          ": a reply that is none"};
+  size_t result_at = 1;
+  if (!message.body.empty() && message.body[0] == good_with_loans) {
+    // Even if nobody waits any more: the lender does, for its references.
+    std::vector<Loan> loans;
+    outcome.status = decode_loans(message, loans, result_at);
+    outcome.result.references = host_.references().receive(from.rank, loans);
+  }
+  if (!call) return;  // The caller gave up first. A late reply is news to nobody.
+  if (!outcome.status.ok()) return call->done(std::move(outcome));
+  if (message.body.empty() || message.body[0] > good_with_loans) {
+    outcome.status = {Code::Protocol,
+                      "[rpc] call of \"" + call->function + "\" to " + name_of(call->to) + ": a reply that is none"};
   } else if (message.body[0] == bad) {
     outcome.status = decode_failure(message, outcome.failure.emplace());
   } else {
-    message.body.erase(message.body.begin());
-    outcome.result = {std::move(message.body), std::move(message.tensors)};
+    message.body.erase(message.body.begin(), message.body.begin() + static_cast<ptrdiff_t>(result_at));
+    outcome.result.body = std::move(message.body);
+    outcome.result.tensors = std::move(message.tensors);
   }
   call->done(std::move(outcome));
 }
@@ -248,9 +269,10 @@ void Agent::take_cancel(net::Peer from, uint64_t id) {
 
 void Agent::on_lost(net::Peer peer, const Status& why) {
   for (auto& call : pending_.take_all_of(peer)) {
-    call.done({{Code::PeerLost, "[rpc] call of \"" + call.function + "\" to " + name_of(peer.rank) + ": " + why.message()},
-               {},
-               {}});
+    call.done(
+        {{Code::PeerLost, "[rpc] call of \"" + call.function + "\" to " + name_of(peer.rank) + ": " + why.message()},
+         {},
+         {}});
   }
   {
     base::Lock lock(mutex_);
@@ -258,6 +280,7 @@ void Agent::on_lost(net::Peer peer, const Status& why) {
       if (key.first == peer) call->cancel();
     }
   }
+  host_.references().on_lost(peer.rank);
   closing_->on_lost(peer.rank);
   activity_changed();
 }
@@ -268,7 +291,8 @@ void Agent::on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const Status& wh
       base::Lock lock(mutex_);
       --sent_[to.rank.value];
     }
-    if (auto call = pending_.take(tag)) call->done({{Code::Invalid, "[rpc] call of \"" + call->function + "\": " + why.message()}, {}, {}});
+    if (auto call = pending_.take(tag))
+      call->done({{Code::Invalid, "[rpc] call of \"" + call->function + "\": " + why.message()}, {}, {}});
   } else if (kind == to_number(Kind::Reply)) {
     const Failure failure{Code::Invalid, {}, "[rpc] its result: " + why.message(), {}};
     (void)fabric_->post(to.rank, encode_failure(tag, failure)).status;

@@ -13,6 +13,7 @@
 #include "rpc/closing.h"
 #include "rpc/incall.h"
 #include "rpc/pending.h"
+#include "rpc/references.h"
 
 namespace farad::rpc {
 
@@ -24,6 +25,7 @@ class AgentHost {
   virtual void run_as_worker(const std::function<void()>& task) = 0;
   /// Expires when the agent may no longer be used.
   virtual std::weak_ptr<void> life() = 0;
+  virtual References& references() = 0;
 };
 
 /// The calls of one worker: those it makes and those it takes.
@@ -44,6 +46,7 @@ class Agent final : private net::Sink {
 
   net::Fabric& fabric() { return *fabric_; }
   base::Executor& executor() { return executor_; }
+  const std::vector<std::string>& names() const { return names_; }  ///< by rank
 
   detail::Packet call(base::Rank to, detail::Outcall call, const CallOptions& options);
   void start(base::Rank to, detail::Outcall call, const CallOptions& options,

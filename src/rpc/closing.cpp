@@ -13,9 +13,9 @@ using base::Rank;
 /// All that members say to each other here.
 struct Closing::Note {
   What what;
-  Traffic traffic;         // Report
-  uint64_t number = 0;     // Enter, Pass
-  std::vector<int> lost;   // Decided
+  Traffic traffic;        // Report
+  uint64_t number = 0;    // Enter, Pass
+  std::vector<int> lost;  // Decided
 
   wire::Message encode() const {
     wire::Message message;
@@ -168,7 +168,8 @@ void Closing::on_message(Rank from, const wire::Message& message) {
     base::Lock lock(mutex_);
     switch (note.what) {
       case What::Report:
-        if (note.traffic.sent.size() != static_cast<size_t>(size_) || note.traffic.received.size() != note.traffic.sent.size()) {
+        if (note.traffic.sent.size() != static_cast<size_t>(size_) ||
+            note.traffic.received.size() != note.traffic.sent.size()) {
           return;
         }
         reports_[from] = std::move(note.traffic);

@@ -21,12 +21,12 @@ struct Traffic {
 
 /// How a group agrees that it is done.
 ///
-/// The lowest rank that is there decides. Each member that has called close() reports to it whenever it is idle: no call
-/// of its own waits, none runs here. If all members have reported, and each has taken in exactly as many calls from each
-/// other as that one has sent, then nothing is in flight and nothing can come any more: a member could only become active
-/// again by a call taken in after its report; the first such call was sent either before its sender's report, and then
-/// the two counts differ, or after it, and then its sender had become active before. So one round of reports decides.
-/// The decision is sent to all, who confirm it, so that the one who decides is the last to go.
+/// The lowest rank that is there decides. Each member that has called close() reports to it whenever it is idle: no
+/// call of its own waits, none runs here. If all members have reported, and each has taken in exactly as many calls
+/// from each other as that one has sent, then nothing is in flight and nothing can come any more: a member could only
+/// become active again by a call taken in after its report; the first such call was sent either before its sender's
+/// report, and then the two counts differ, or after it, and then its sender had become active before. So one round of
+/// reports decides. The decision is sent to all, who confirm it, so that the one who decides is the last to go.
 ///
 /// A barrier is the same without the idleness: everybody has come.
 ///

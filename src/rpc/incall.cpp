@@ -57,15 +57,17 @@ Incall::Incall(Agent& agent, net::Peer from, wire::Message message)
 
 Incall* Incall::current() { return incall_here; }
 
-detail::Writer Incall::result() { return {result_.body, result_.tensors}; }
+detail::Writer Incall::result() { return {result_.body, result_.tensors, result_.references}; }
 
-void Incall::result_later(std::shared_ptr<detail::FutureCore> core, std::function<void(detail::Writer&)> write) {
+void Incall::keep(std::shared_ptr<void> value) { agent_.host_.references().keep(*header_.makes, std::move(value)); }
+
+/// Goes on when `core` is ready: nobody waits meanwhile.
+void Incall::later(std::shared_ptr<detail::FutureCore> core, std::function<void()> finish) {
   later_ = true;
-  core->when_ready([self = shared_from_this(), core, write = std::move(write)] {
+  core->when_ready([self = shared_from_this(), core, finish = std::move(finish)] {
     try {
       if (core->error()) std::rethrow_exception(core->error());
-      detail::Writer out = self->result();
-      write(out);
+      finish();
       self->reply();
     } catch (...) {
       self->fail(std::current_exception());
@@ -74,52 +76,89 @@ void Incall::result_later(std::shared_ptr<detail::FutureCore> core, std::functio
   });
 }
 
+void Incall::result_later(std::shared_ptr<detail::FutureCore> core, std::function<void(detail::Writer&)> write) {
+  later(std::move(core), [this, write = std::move(write)] {
+    detail::Writer out = result();
+    write(out);
+  });
+}
+
+void Incall::keep_later(std::shared_ptr<detail::FutureCore> core, std::function<std::shared_ptr<void>()> make) {
+  later(std::move(core), [this, make = std::move(make)] { keep(make()); });
+}
+
 void Incall::run() {
-  const auto keep = shared_from_this();
-  incall_here = this;
-  result_.body.push_back(good);
+  const auto self = shared_from_this();
   try {
-    agent_.host_.run_as_worker([this] { run_function(); });
+    const detail::Function& function = read_header();
+    if (!header_.object) return execute(function);
+    agent_.host_.references().when_ready(*header_.object,
+                                         [self, &function](std::shared_ptr<void> value, std::exception_ptr error) {
+                                           self->object_ = std::move(value);
+                                           if (!error) return self->execute(function);
+                                           self->fail(error);
+                                           self->agent_.finished(self);
+                                         });
+  } catch (...) {
+    fail(std::current_exception());
+    agent_.finished(self);
+  }
+}
+
+const detail::Function& Incall::read_header() {
+  size_t arguments_at = 0;
+  decode_call(message_, header_, arguments_at).raise();
+  // First of all, and whatever becomes of the call: the lender waits for us to have them.
+  if (!header_.loans.empty()) references_ = agent_.host_.references().receive(from_.rank, header_.loans);
+  if (header_.makes) agent_.host_.references().expect(from_.rank, *header_.makes);
+  arguments_.emplace(std::span(message_.body).subspan(arguments_at), message_.tensors);
+  arguments_->use(references_);
+  const auto& name = header_.name;
+  const detail::Function* function =
+      name.empty() ? detail::find_function(header_.function) : detail::find_function(std::string_view(name));
+  if (function) return *function;
+  throw detail::BadArguments(
+      name.empty() ? "[rpc] the called function is not known here: the two programs are not of the same build; make it "
+                     "known with FARAD_REMOTE and call it by name"
+                   : "[rpc] there is no function \"" + name + "\" here: FARAD_REMOTE makes one known");
+}
+
+void Incall::execute(const detail::Function& function) {
+  const auto self = shared_from_this();
+  incall_here = this;
+  try {
+    if (!cancelled()) agent_.host_.run_as_worker([&] { function.run(*this); });
     if (!later_) reply();
   } catch (...) {
     later_ = false;
     fail(std::current_exception());
   }
   incall_here = nullptr;
-  if (!later_) agent_.finished(keep);
-}
-
-void Incall::run_function() {
-  size_t arguments_at = 0;
-  decode_call(message_, header_, name_, arguments_at).raise();
-  if (cancelled()) return;
-  arguments_.emplace(std::span(message_.body).subspan(arguments_at), message_.tensors);
-  const detail::Function* function =
-      name_.empty() ? detail::find_function(header_.function) : detail::find_function(std::string_view(name_));
-  if (!function) {
-    throw detail::BadArguments(
-        name_.empty() ? "[rpc] the called function is not known here: the two programs are not of the same build; make "
-                        "it known with FARAD_REMOTE and call it by name"
-                      : "[rpc] there is no function \"" + name_ + "\" here: FARAD_REMOTE makes one known");
-  }
-  function->run(*this);
+  if (!later_) agent_.finished(self);
 }
 
 void Incall::reply() {
   if (cancelled() || header_.one_way) return;
-  wire::Message message;
-  message.kind = static_cast<uint8_t>(Kind::Reply);
-  message.tag = id();
-  message.body = std::move(result_.body);
-  message.tensors = std::move(result_.tensors);
-  const auto sent = agent_.fabric_->post(from_.rank, std::move(message));
+  std::vector<Loan> loans;
+  if (!result_.references.empty()) loans = agent_.host_.references().lend(from_.rank, result_.references);
+  const auto sent = agent_.fabric_->post(from_.rank, encode_result(id(), loans, std::move(result_)));
+  if (sent.status.ok()) return;
+  if (!loans.empty()) agent_.host_.references().take_back(from_.rank, loans);
   // If the caller or the worker is gone, nobody is there to be told. What cannot travel is the function's fault.
-  if (sent.status.code() == base::Code::Invalid) fail(Failure{base::Code::Invalid, {}, "[rpc] its result " + sent.status.message(), {}});
+  if (sent.status.code() == base::Code::Invalid) {
+    post_failure({base::Code::Invalid, {}, "[rpc] its result cannot travel: " + sent.status.message(), {}});
+  }
 }
 
-void Incall::fail(const std::exception_ptr& error) { fail(describe(error)); }
+void Incall::fail(const std::exception_ptr& error) {
+  if (!header_.makes) return post_failure(describe(error));
+  // It shows when the value is used. The maker only needs to know that we know.
+  agent_.host_.references().fail(*header_.makes, error);
+  result_ = {};
+  reply();
+}
 
-void Incall::fail(const Failure& failure) {
+void Incall::post_failure(const Failure& failure) {
   if (cancelled() || header_.one_way) return;
   (void)agent_.fabric_->post(from_.rank, encode_failure(id(), failure)).status;
 }

@@ -19,7 +19,8 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
  public:
   Incall(Agent& agent, net::Peer from, wire::Message message);
 
-  /// On a thread that may wait. Afterwards, or once its future is ready, the agent is told that it has finished.
+  /// On a thread that may wait. Afterwards, or once its object is there and its future is ready, the agent is told that
+  /// it has finished.
   void run();
   /// The caller has given up: the function can see that, and no reply is sent.
   void cancel() { cancelled_.store(true); }
@@ -32,21 +33,27 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
   detail::Reader& arguments() override { return *arguments_; }
   detail::Writer result() override;
   void result_later(std::shared_ptr<detail::FutureCore> core, std::function<void(detail::Writer&)> write) override;
+  void* object() override { return object_.get(); }
+  void keep(std::shared_ptr<void> value) override;
+  void keep_later(std::shared_ptr<detail::FutureCore> core, std::function<std::shared_ptr<void>()> make) override;
 
   /// The one that this thread runs, or null.
   static Incall* current();
 
  private:
-  void run_function();
+  const detail::Function& read_header();
+  void execute(const detail::Function& function);
+  void later(std::shared_ptr<detail::FutureCore> core, std::function<void()> finish);
   void reply();
   void fail(const std::exception_ptr& error);
-  void fail(const Failure& failure);
+  void post_failure(const Failure& failure);
 
   Agent& agent_;
   const net::Peer from_;
   const wire::Message message_;
   CallHeader header_;
-  std::string name_;  // If called by name.
+  detail::References references_;  // among the arguments
+  std::shared_ptr<void> object_;
   std::optional<detail::Reader> arguments_;
   detail::Packet result_;
   bool later_ = false;

@@ -21,7 +21,7 @@ namespace farad::rpc {
 
 /// What became of a call.
 struct Outcome {
-  base::Status status;  ///< of the way there and back
+  base::Status status;             ///< of the way there and back
   std::optional<Failure> failure;  ///< what went wrong at the callee
   detail::Packet result;
 };

@@ -30,7 +30,11 @@ class Invocation {
   /// The result comes later: `write` is called once `core` is ready, unless it failed.
   virtual void result_later(std::shared_ptr<FutureCore> core, std::function<void(Writer&)> write) = 0;
   /// For methods: the object that is called. Null elsewhere.
-  virtual void* object() { return nullptr; }
+  virtual void* object() = 0;
+  /// For `remote`: the result stays here, and this is it.
+  virtual void keep(std::shared_ptr<void> value) = 0;
+  /// The same later: `make` is called once `core` is ready, unless it failed.
+  virtual void keep_later(std::shared_ptr<FutureCore> core, std::function<std::shared_ptr<void>()> make) = 0;
 };
 
 /// Something that can be called from elsewhere. Lives as long as the program.
@@ -112,22 +116,55 @@ void deliver(Invocation& invocation, Produce&& produce) {
   }
 }
 
-template <auto Fn>
-void run(Invocation& invocation) {
+/// The result becomes a value that lives here.
+template <class Returned, class Produce>
+void keep(Invocation& invocation, Produce&& produce) {
+  using R = ResultOf<Returned>;
+  if constexpr (is_future<Returned>) {
+    auto future = produce();
+    invocation.keep_later(future.core(), [future]() -> std::shared_ptr<void> {
+      if constexpr (std::is_void_v<R>) {
+        return std::make_shared<Nothing>();
+      } else {
+        return std::make_shared<R>(future.wait());
+      }
+    });
+  } else if constexpr (std::is_void_v<Returned>) {
+    produce();
+    invocation.keep(std::make_shared<Nothing>());
+  } else {
+    invocation.keep(std::make_shared<R>(produce()));
+  }
+}
+
+/// Reads the arguments and gives what calls Fn with them.
+template <auto Fn, bool Keep>
+void run_free(Invocation& invocation) {
   using S = SignatureOf<Fn>;
   using Indices = std::make_index_sequence<S::count>;
   typename S::Values values{};
   read_arguments(invocation.arguments(), values, pretty<Fn>(), Indices{});
-  deliver<typename S::Returned>(invocation, [&]() -> decltype(auto) {
-    return apply_as<typename S::Parameters>([](auto&&... a) -> decltype(auto) { return Fn(std::forward<decltype(a)>(a)...); },
-                                            values, Indices{});
-  });
+  auto call = [&]() -> decltype(auto) {
+    return apply_as<typename S::Parameters>(
+        [](auto&&... a) -> decltype(auto) { return Fn(std::forward<decltype(a)>(a)...); }, values, Indices{});
+  };
+  if constexpr (Keep) {
+    keep<typename S::Returned>(invocation, call);
+  } else {
+    deliver<typename S::Returned>(invocation, call);
+  }
 }
 
 /// Its address, in the binary, is the function's identity; that it exists makes the function known.
 template <auto Fn>
 struct Remote {
-  static inline Function function{pretty<Fn>(), &run<Fn>};
+  static inline Function function{pretty<Fn>(), &run_free<Fn, false>};
+  static inline const bool known = register_function(function);
+};
+/// The same for calls whose result stays where it is made.
+template <auto Fn>
+struct RemoteKept {
+  static inline Function function{pretty<Fn>(), &run_free<Fn, true>};
   static inline const bool known = register_function(function);
 };
 
@@ -138,7 +175,7 @@ Packet pack_arguments(A&&... arguments) {
   static_assert(S::takes_values, "[farad] a remote function takes values, const& or &&: its arguments come by message");
   static_assert(sizeof...(A) == S::count, "[farad] wrong number of arguments for this remote function");
   Packet packet;
-  Writer out(packet.body, packet.tensors);
+  Writer out(packet.body, packet.tensors, packet.references);
   typename S::Values values(std::forward<A>(arguments)...);
   write_each(out, values);
   return packet;
@@ -148,11 +185,26 @@ template <class R>
 R unpack_result(Packet packet, std::string_view function) {
   if constexpr (!std::is_void_v<R>) {
     Reader in(packet.body, packet.tensors);
+    in.use(packet.references);
     R value{};
     if (!detail::read(in, value) || !in.finish()) {
       throw Error("[rpc] the result of \"" + std::string(function) + "\": " + in.error());
     }
     return value;
+  }
+}
+
+/// Gives a promise what came back.
+template <class R>
+void fulfil(const Promise<R>& promise, Packet packet, std::string_view function) {
+  try {
+    if constexpr (std::is_void_v<R>) {
+      promise.set_value();
+    } else {
+      promise.set_value(unpack_result<R>(std::move(packet), function));
+    }
+  } catch (...) {
+    promise.set_exception(std::current_exception());
   }
 }
 

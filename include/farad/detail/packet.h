@@ -2,14 +2,19 @@
 
 #include <ATen/core/TensorBody.h>
 
+#include <memory>
 #include <vector>
 
 namespace farad::detail {
 
-/// Encoded values and the tensors among them: what a call takes there and brings back.
+/// One worker's share of a value that lives on one worker; see rref.h.
+class RefHandle;
+
+/// Encoded values, and the tensors and references among them: what a call takes there and brings back.
 struct Packet {
   std::vector<char> body;
   std::vector<at::Tensor> tensors;
+  std::vector<std::shared_ptr<RefHandle>> references;
 };
 
 }  // namespace farad::detail

@@ -11,6 +11,11 @@ namespace {
 
 thread_local WorkerCore* worker_here = nullptr;
 
+Outcall by_name(std::string_view name, const std::vector<c10::IValue>& args) {
+  if (name.empty()) throw Error("[rpc] a call by name needs one, such as \"aten::add\"");
+  return {nullptr, std::string(name), pack_values(args)};
+}
+
 std::string names_of(const std::vector<WorkerInfo>& members) {
   std::string text;
   for (const auto& member : members) text += (text.empty() ? "" : ", ") + member.name;
@@ -23,11 +28,16 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options) {
   const auto environment = base::Environment::process();
   base::complete(options, environment).raise();
   base::check(options).raise();
+  std::string operators;
+  rpc::OperatorRules rules;
+  environment.read(base::Var::Operators, operators).raise();
+  rpc::OperatorRules::parse(operators, rules).raise();
   std::shared_ptr<WorkerCore> core(new WorkerCore);
   // An alias without ownership: a Worker that owned its own core would keep it for ever.
   core->handle_.reset(new Worker(std::shared_ptr<WorkerCore>(std::shared_ptr<WorkerCore>(), core.get())));
-  core->agent_ = std::make_unique<rpc::Agent>(net::FabricOptions::from(options, environment),
-                                              rpc::Agent::Options{options.rpc_timeout, options.threads}, *core);
+  core->agent_ =
+      std::make_unique<rpc::Agent>(net::FabricOptions::from(options, environment),
+                                   rpc::Agent::Options{options.rpc_timeout, options.threads, std::move(rules)}, *core);
   const auto& self = core->agent_->fabric().self();
   core->table_ = std::make_shared<ref::Table>(self.rank, self.birth, core->services());
   for (const auto& member : core->agent_->fabric().members()) {
@@ -136,9 +146,28 @@ int Worker::size() const { return core_->agent().fabric().size(); }
 std::vector<WorkerInfo> Worker::members() const { return core_->members(); }
 WorkerInfo Worker::find(std::string_view name) const { return members()[core_->rank_of(Peer(name)).value]; }
 Caller Worker::with(CallOptions options) const { return Caller(core_->shared_from_this(), options); }
+c10::IValue Worker::rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return with({}).rpc_sync(to, name, std::move(args));
+}
+Future<c10::IValue> Worker::rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return with({}).rpc_async(to, name, std::move(args));
+}
 void Worker::barrier() { core_->agent().barrier(); }
 void Worker::leave() { core_->leave(); }
 void Worker::close() { core_->close(); }
+
+c10::IValue Caller::rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return detail::unpack_result<c10::IValue>(wait(to, detail::by_name(name, args)), name);
+}
+
+Future<c10::IValue> Caller::rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  Promise<c10::IValue> promise(host());
+  start(to, detail::by_name(name, args), promise.future().core(),
+        [promise, name = std::string(name)](detail::Packet packet) {
+          detail::fulfil<c10::IValue>(promise, std::move(packet), name);
+        });
+  return promise.future();
+}
 
 std::shared_ptr<detail::FutureHost> Caller::host() const { return core_; }
 int Caller::rank_of(const Peer& peer) const { return core_->rank_of(peer).value; }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <farad/detail/by_name.h>
 #include <farad/detail/function.h>
 #include <farad/detail/reference.h>
 #include <farad/error.h>
@@ -74,6 +75,12 @@ class Caller {
   template <auto Fn, class... A>
   RRef<Result<Fn>> remote(const Peer& to, A&&... args) const;
 
+  /// Runs at `to`, by its name, an operator of libtorch ("aten::add", or "aten::add.Tensor" to pick an overload), or a
+  /// function that FARAD_REMOTE has made known there. What is not given takes its default. Throws Error, saying what
+  /// there is, if there is nothing of that name that takes `args`.
+  c10::IValue rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
+  Future<c10::IValue> rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
+
   /// Runs Fn(args...) at `to`, some time, and hears nothing of it.
   template <auto Fn, class... A>
   void send(const Peer& to, A&&... args) const {
@@ -138,6 +145,9 @@ class Worker {
     with({}).send<Fn>(to, std::forward<A>(args)...);
   }
 
+  c10::IValue rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
+  Future<c10::IValue> rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
+
   Caller with(CallOptions options) const;
 
   /// Returns when every member has called it as often. Throws PeerLost if one is lost.
@@ -160,9 +170,10 @@ bool cancelled();
 
 }  // namespace farad
 
-/// At namespace scope: lets other programs call `fn` by its qualified name.
+/// At namespace scope: lets others, also other programs, call `fn` by its qualified name. It takes and gives what an
+/// IValue can hold; a struct is the tuple of its fields.
 #define FARAD_REMOTE(fn)                                                        \
   [[maybe_unused]] static const bool FARAD_CONCAT(farad_remote_, __COUNTER__) = \
-      ::farad::detail::register_name(::farad::detail::pretty<fn>(), ::farad::detail::Remote<fn>::function);
+      ::farad::detail::register_name(::farad::detail::pretty<fn>(), ::farad::detail::ByName<fn>::function);
 #define FARAD_CONCAT(a, b) FARAD_CONCAT_(a, b)
 #define FARAD_CONCAT_(a, b) a##b

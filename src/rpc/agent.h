@@ -12,6 +12,7 @@
 #include "net/fabric.h"
 #include "rpc/closing.h"
 #include "rpc/incall.h"
+#include "rpc/operator_rules.h"
 #include "rpc/pending.h"
 #include "rpc/references.h"
 
@@ -38,6 +39,7 @@ class Agent final : private net::Sink {
   struct Options {
     std::chrono::milliseconds timeout{60'000};  // 0 = none
     int threads = 0;                            // 0 = one per core
+    OperatorRules operators = {};
   };
 
   /// Joins the group; throws what Fabric::join throws. `host` must outlive it.

@@ -1,12 +1,14 @@
 #include "rpc/incall.h"
 
 #include <cxxabi.h>
+#include <farad/detail/by_name.h>
 #include <farad/error.h>
 
 #include <cstdlib>
 #include <utility>
 
 #include "rpc/agent.h"
+#include "rpc/operators.h"
 
 namespace farad::rpc {
 namespace {
@@ -90,10 +92,10 @@ void Incall::keep_later(std::shared_ptr<detail::FutureCore> core, std::function<
 void Incall::run() {
   const auto self = shared_from_this();
   try {
-    const detail::Function& function = read_header();
+    const detail::Function* function = read_header();
     if (!header_.object) return execute(function);
     agent_.host_.references().when_ready(*header_.object,
-                                         [self, &function](std::shared_ptr<void> value, std::exception_ptr error) {
+                                         [self, function](std::shared_ptr<void> value, std::exception_ptr error) {
                                            self->object_ = std::move(value);
                                            if (!error) return self->execute(function);
                                            self->fail(error);
@@ -105,7 +107,7 @@ void Incall::run() {
   }
 }
 
-const detail::Function& Incall::read_header() {
+const detail::Function* Incall::read_header() {
   size_t arguments_at = 0;
   decode_call(message_, header_, arguments_at).raise();
   // First of all, and whatever becomes of the call: the lender waits for us to have them.
@@ -116,18 +118,24 @@ const detail::Function& Incall::read_header() {
   const auto& name = header_.name;
   const detail::Function* function =
       name.empty() ? detail::find_function(header_.function) : detail::find_function(std::string_view(name));
-  if (function) return *function;
+  if (function || !name.empty()) return function;
   throw detail::BadArguments(
-      name.empty() ? "[rpc] the called function is not known here: the two programs are not of the same build; make it "
-                     "known with FARAD_REMOTE and call it by name"
-                   : "[rpc] there is no function \"" + name + "\" here: FARAD_REMOTE makes one known");
+      "[rpc] the called function is not known here: the two programs are not of the same build; make it known with "
+      "FARAD_REMOTE and call it by name");
 }
 
-void Incall::execute(const detail::Function& function) {
+void Incall::call_operator() {
+  const auto value =
+      run_operator(agent_.options_.operators, header_.name, detail::read_values(*arguments_, header_.name));
+  detail::Writer out = result();
+  detail::write(out, value);
+}
+
+void Incall::execute(const detail::Function* function) {
   const auto self = shared_from_this();
   incall_here = this;
   try {
-    if (!cancelled()) agent_.host_.run_as_worker([&] { function.run(*this); });
+    if (!cancelled()) agent_.host_.run_as_worker([&] { function ? function->run(*this) : call_operator(); });
     if (!later_) reply();
   } catch (...) {
     later_ = false;

@@ -41,8 +41,10 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
   static Incall* current();
 
  private:
-  const detail::Function& read_header();
-  void execute(const detail::Function& function);
+  /// The called function; null for an operator of that name.
+  const detail::Function* read_header();
+  void execute(const detail::Function* function);
+  void call_operator();
   void later(std::shared_ptr<detail::FutureCore> core, std::function<void()> finish);
   void reply();
   void fail(const std::exception_ptr& error);

@@ -1,5 +1,7 @@
 #include <farad/worker.h>
 
+#include <farad/rref.h>
+
 #include <utility>
 
 #include "base/options.h"
@@ -152,6 +154,9 @@ c10::IValue Worker::rpc_sync(const Peer& to, std::string_view name, std::vector<
 Future<c10::IValue> Worker::rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
   return with({}).rpc_async(to, name, std::move(args));
 }
+RRef<at::Tensor> Worker::remote(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return with({}).remote(to, name, std::move(args));
+}
 void Worker::barrier() { core_->agent().barrier(); }
 void Worker::leave() { core_->leave(); }
 void Worker::close() { core_->close(); }
@@ -167,6 +172,10 @@ Future<c10::IValue> Caller::rpc_async(const Peer& to, std::string_view name, std
           detail::fulfil<c10::IValue>(promise, std::move(packet), name);
         });
   return promise.future();
+}
+
+RRef<at::Tensor> Caller::remote(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return RRef<at::Tensor>(detail::remote_at(core_, rank_of(to), detail::by_name(name, args), options_));
 }
 
 std::shared_ptr<detail::FutureHost> Caller::host() const { return core_; }

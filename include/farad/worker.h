@@ -80,6 +80,8 @@ class Caller {
   /// there is, if there is nothing of that name that takes `args`.
   c10::IValue rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
   Future<c10::IValue> rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
+  /// Its result, which has to be a Tensor, stays there. Needs <farad/rref.h>.
+  RRef<at::Tensor> remote(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
 
   /// Runs Fn(args...) at `to`, some time, and hears nothing of it.
   template <auto Fn, class... A>
@@ -147,6 +149,7 @@ class Worker {
 
   c10::IValue rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
   Future<c10::IValue> rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
+  RRef<at::Tensor> remote(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const;
 
   Caller with(CallOptions options) const;
 

@@ -70,6 +70,7 @@ void Incall::later(std::shared_ptr<detail::FutureCore> core, std::function<void(
     try {
       if (core->error()) std::rethrow_exception(core->error());
       finish();
+      self->keep_result_of_name();
       self->reply();
     } catch (...) {
       self->fail(std::current_exception());
@@ -131,11 +132,26 @@ void Incall::call_operator() {
   detail::write(out, value);
 }
 
+void Incall::keep_result_of_name() {
+  if (header_.name.empty() || !header_.makes) return;
+  const auto value = detail::unpack_result<c10::IValue>(std::exchange(result_, {}), header_.name);
+  if (!value.isTensor()) {
+    throw detail::BadArguments("[rpc] remote of \"" + header_.name +
+                               "\": only a Tensor can be referred to, and it gives: " + detail::kind_of(value));
+  }
+  keep(std::make_shared<at::Tensor>(value.toTensor()));
+}
+
 void Incall::execute(const detail::Function* function) {
   const auto self = shared_from_this();
   incall_here = this;
   try {
-    if (!cancelled()) agent_.host_.run_as_worker([&] { function ? function->run(*this) : call_operator(); });
+    if (!cancelled()) {
+      agent_.host_.run_as_worker([&] {
+        function ? function->run(*this) : call_operator();
+        if (!later_) keep_result_of_name();
+      });
+    }
     if (!later_) reply();
   } catch (...) {
     later_ = false;

@@ -45,6 +45,8 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
   const detail::Function* read_header();
   void execute(const detail::Function* function);
   void call_operator();
+  /// Called by name, a function does not know that its result is to stay here.
+  void keep_result_of_name();
   void later(std::shared_ptr<detail::FutureCore> core, std::function<void()> finish);
   void reply();
   void fail(const std::exception_ptr& error);

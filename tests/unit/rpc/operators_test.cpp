@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <farad/rref.h>
 #include <farad/spawn.h>
 #include <gmock/gmock.h>
 
@@ -23,6 +24,12 @@ farad::Future<int> later(int x) {
   promise.set_value(x + 1);
   return promise.future();
 }
+farad::Future<at::Tensor> later_ones(int64_t n) {
+  farad::Promise<at::Tensor> promise;
+  promise.set_value(at::ones({n}));
+  return promise.future();
+}
+FARAD_REMOTE(shop::later_ones)
 FARAD_REMOTE(shop::scaled)
 FARAD_REMOTE(shop::labelled)
 FARAD_REMOTE(shop::forget)
@@ -207,6 +214,25 @@ TEST(Operators, WhatTheKernelThrowsIsARemoteError) {
       EXPECT_THAT(error.what_without_backtrace(), HasSubstr("worker1 \"aten::matmul\""));
       EXPECT_THAT(error.type(), HasSubstr("c10::Error"));
     }
+  });
+}
+
+TEST(Operators, TheResultCanStayAtTheCallee) {
+  on_first_of_two([](Worker& worker) {
+    const auto sum = worker.remote("worker1", "aten::add", {at::ones({2}), 1});
+    EXPECT_EQ(sum.owner().name, "worker1");
+    EXPECT_TRUE(at::equal(sum.to_here(), at::full({2}, 2.)));
+    EXPECT_TRUE(at::equal(worker.remote("worker1", "shop::scaled", {at::ones({2}), 3}).to_here(), at::full({2}, 3.)));
+    EXPECT_TRUE(at::equal(worker.remote("worker1", "shop::later_ones", {2}).to_here(), at::ones({2})));
+  });
+}
+
+TEST(Operators, AReferenceToWhatIsNoTensorFailsAtItsFirstUse) {
+  on_first_of_two([](Worker& worker) {
+    const auto number = worker.remote("worker1", "shop::later", {1});
+    EXPECT_THAT([&] { number.to_here(); }, ThrowsMessage<Error>(HasSubstr("it gives: int")));
+    const auto unknown = worker.remote("worker1", "aten::matmull", {});
+    EXPECT_THAT([&] { unknown.to_here(); }, ThrowsMessage<Error>(HasSubstr("aten::matmull")));
   });
 }
 

@@ -26,8 +26,10 @@ std::shared_ptr<RefHandle> make_at(WorkerCore& core, base::Rank owner, Outcall c
   Promise<void> made;
   auto future = made.future();
   // Until the owner has answered the reference holds on to itself, so that it is not given up before it exists.
-  future.core()->when_ready(
-      [handle, core = future.core()] { core->error() ? handle->fail(core->error()) : handle->table->confirm(handle); });
+  future.core()->when_ready([handle, core = future.core()] {
+    if (core->error()) handle->fail(core->error());
+    handle->table->confirm(handle);
+  });
   core.agent().start(owner, std::move(call), options, future.core(), [made](Packet) { made.set_value(); });
   return handle;
 }

@@ -144,7 +144,15 @@ std::shared_ptr<RefHandle> Table::begin(Rank owner) {
   return handle;
 }
 
-void Table::confirm(const std::shared_ptr<RefHandle>& handle) { handle->confirmed = true; }
+void Table::confirm(const std::shared_ptr<RefHandle>& handle) {
+  Outbox out;
+  {
+    base::Lock lock(mutex_);
+    handle->confirmed = true;
+    noted({handle->owner, handle->hold}, out);  // It may have come back to us by others meanwhile.
+  }
+  send(std::move(out));
+}
 
 std::vector<Loan> Table::lend(Rank to, const detail::References& references) {
   std::vector<Loan> loans;
@@ -154,7 +162,7 @@ std::vector<Loan> Table::lend(Rank to, const detail::References& references) {
     if (handle->owner == self_) {
       // Holds that the owner makes are even, those that others ask for odd, so that they never meet.
       loan.hold = ++numbers_ * 2;
-      if (to != self_) owned_[handle->id].holders.insert({to, loan.hold});
+      owned_[handle->id].holders.insert({to, loan.hold});  // Also to ourselves: it holds while it is on its way.
     } else {
       loan.lend = ++numbers_;
       lent_[loan.lend] = {handle, to};
@@ -200,7 +208,9 @@ std::shared_ptr<RefHandle> Table::take(Rank from, const Loan& loan, Outbox& out)
   };
   if (loan.owner == self_) {
     returned();
-    return handle_of_own(loan.id);
+    auto handle = handle_of_own(loan.id);
+    if (loan.hold != 0) owned_[loan.id].holders.erase({self_, loan.hold});
+    return handle;
   }
   std::shared_ptr<RefHandle> present;
   if (const auto found = borrowed_.find(loan.id); found != borrowed_.end()) present = found->second.lock();
@@ -372,7 +382,7 @@ Table::Stats Table::stats() const {
   base::Lock lock(mutex_);
   size_t borrowed = 0;
   for (const auto& [id, handle] : borrowed_) borrowed += !handle.expired();
-  return {owned_.size(), borrowed, lent_.size()};
+  return {owned_.size(), borrowed, lent_.size(), asked_.size() + early_drops_.size()};
 }
 
 }  // namespace farad::ref

@@ -109,6 +109,7 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
     size_t owned = 0;
     size_t borrowed = 0;
     size_t lent = 0;
+    size_t unsettled = 0;  ///< holds asked for and not noted, drops that came before their holds
   };
   Stats stats() const;
 

@@ -146,12 +146,12 @@ void Incall::execute(const detail::Function* function) {
   const auto self = shared_from_this();
   incall_here = this;
   try {
-    if (!cancelled()) {
-      agent_.host_.run_as_worker([&] {
-        function ? function->run(*this) : call_operator();
-        if (!later_) keep_result_of_name();
-      });
-    }
+    // Others may have been lent what this call was to make: they are told, even if its maker does not care any more.
+    if (cancelled()) throw Cancelled("[rpc] given up by its caller before it ran");
+    agent_.host_.run_as_worker([&] {
+      function ? function->run(*this) : call_operator();
+      if (!later_) keep_result_of_name();
+    });
     if (!later_) reply();
   } catch (...) {
     later_ = false;

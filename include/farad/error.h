@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <string>
+#include <vector>
 
 namespace farad {
 
@@ -25,10 +26,22 @@ class Timeout : public Error {
   using Error::Error;
 };
 
-/// A function failed on another worker; the message holds the exception's type, its text and the chain of calls.
+/// A function failed on another worker. The message reads as the chain of calls that led there:
+/// `[rpc] worker0 → worker2 "f" → worker1 "g": std::runtime_error: no such file`.
 class RemoteError : public Error {
  public:
-  using Error::Error;
+  explicit RemoteError(const std::string& message) : Error(message) {}
+  /// `hops`: who called, then each callee with its function, the last being where it failed.
+  RemoteError(std::vector<std::string> hops, std::string type, std::string text);
+
+  const std::vector<std::string>& hops() const { return hops_; }
+  const std::string& type() const { return type_; }  ///< of the exception there
+  const std::string& text() const { return text_; }  ///< what it said
+
+ private:
+  std::vector<std::string> hops_;
+  std::string type_;
+  std::string text_;
 };
 
 /// A backward pass was given up, on every worker that took part in it.

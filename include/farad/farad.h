@@ -6,5 +6,8 @@
 #include <farad/fields.h>
 #include <farad/future.h>
 #include <farad/options.h>
+#include <farad/rref.h>
+#include <farad/spawn.h>
 #include <farad/version.h>
+#include <farad/worker.h>
 #include <torch/torch.h>

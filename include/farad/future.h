@@ -164,6 +164,9 @@ class Future {
   /// If it is not ready, it becomes so with Cancelled, and whoever works on it is told.
   void cancel() const { state().cancel(); }
 
+  /// For those who build on futures: the part that does not depend on T.
+  std::shared_ptr<detail::FutureCore> core() const { return state_; }
+
  private:
   template <class>
   friend class Future;

@@ -28,6 +28,7 @@ enum class Var : uint8_t {
   Spin,
   PoolBytes,
   QueueBytes,
+  Operators,
   Log,
   Rank,
   WorldSize,

@@ -49,6 +49,9 @@ constexpr std::array table{
            "how much memory of idle receive buffers is kept for the next messages"),
     amount(Var::QueueBytes, "FARAD_QUEUE_BYTES", Kind::Bytes, "64M", any, "worker",
            "how much may wait to be sent to one peer before senders wait too"),
+    text(Var::Operators, "FARAD_OPERATORS", "worker",
+         "changes which operators others may call by name, from left to right: my::op, my::*, -aten::mul, -*; unset: "
+         "aten::*"),
     Variable{Var::Log, "FARAD_LOG", Kind::Choice, "warning", 0, 0, "off|error|warning|info|debug", "worker",
              "how much is written to standard error"},
 

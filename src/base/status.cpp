@@ -8,6 +8,22 @@ namespace farad {
 Error::Error(const std::string& message)
     : c10::Error(c10::SourceLocation{__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, message) {}
 
+namespace {
+
+std::string chain_of(const std::vector<std::string>& hops) {
+  std::string text;
+  for (const auto& hop : hops) text += (text.empty() ? "" : " → ") + hop;
+  return text;
+}
+
+}  // namespace
+
+RemoteError::RemoteError(std::vector<std::string> hops, std::string type, std::string text)
+    : Error("[rpc] " + chain_of(hops) + ": " + type + ": " + text),
+      hops_(std::move(hops)),
+      type_(std::move(type)),
+      text_(std::move(text)) {}
+
 namespace base {
 
 void Status::raise() const {

@@ -13,7 +13,7 @@ namespace farad::detail {
 namespace {
 
 // What MessagePack has no type for.
-enum Extension : int8_t { tensor_extension = 1, complex_extension = 2 };
+enum Extension : int8_t { tensor_extension = 1, complex_extension = 2, reference_extension = 3 };
 constexpr size_t tensor_bytes = sizeof(uint32_t);
 constexpr size_t complex_bytes = 2 * sizeof(double);
 
@@ -63,6 +63,14 @@ void Writer::tensor(const at::Tensor& value) {
   wire::put(index, static_cast<uint32_t>(tensors_.size()));
   Packer(body_).pack_ext(sizeof index, tensor_extension).pack_ext_body(index, sizeof index);
   tensors_.push_back(value);
+}
+
+void Writer::reference(const std::shared_ptr<RefHandle>& value) {
+  if (!references_) throw Error("[wire] a reference travels only as an argument or a result of a call");
+  char index[tensor_bytes];
+  wire::put(index, static_cast<uint32_t>(references_->size()));
+  Packer(body_).pack_ext(sizeof index, reference_extension).pack_ext_body(index, sizeof index);
+  references_->push_back(value);
 }
 
 void Writer::scalar(const c10::Scalar& value) {
@@ -312,6 +320,18 @@ bool Reader::tensor(at::Tensor& value) {
     return fail("refers to tensor " + std::to_string(index) + " of " + std::to_string(tensors_.size()));
   }
   value = tensors_[index];
+  return true;
+}
+
+bool Reader::reference(std::shared_ptr<RefHandle>& value) {
+  Token token;
+  if (!take(token)) return false;
+  if (!token.is(reference_extension, tensor_bytes)) return expected("a reference", token);
+  const char* from = token.text.data();
+  const auto index = wire::take<uint32_t>(from);
+  const size_t count = references_ ? references_->size() : 0;
+  if (index >= count) return fail("refers to reference " + std::to_string(index) + " of " + std::to_string(count));
+  value = (*references_)[index];
   return true;
 }
 

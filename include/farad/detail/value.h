@@ -22,12 +22,17 @@ struct ValueLimits {
   uint32_t elements = 1u << 24;
 };
 
-/// Appends values to a body and their tensors to a list. Throws farad::Error on what nobody would take in: containers
-/// that are too long or nested too deeply, scalars that have no value yet.
+class RefHandle;
+using References = std::vector<std::shared_ptr<RefHandle>>;
+
+/// Appends values to a body and their tensors and references to lists. Throws farad::Error on what nobody would take
+/// in: containers that are too long or nested too deeply, scalars that have no value yet.
 class Writer {
  public:
   Writer(std::vector<char>& body, std::vector<at::Tensor>& tensors, ValueLimits limits = {})
       : body_(body), tensors_(tensors), limits_(limits) {}
+  Writer(std::vector<char>& body, std::vector<at::Tensor>& tensors, References& references)
+      : body_(body), tensors_(tensors), references_(&references) {}
 
   void boolean(bool value);
   void integer(int64_t value);
@@ -38,6 +43,8 @@ class Writer {
   void bytes(const void* data, size_t size);
   void tensor(const at::Tensor& value);
   void scalar(const c10::Scalar& value);
+  /// Throws where references do not travel: outside of calls.
+  void reference(const std::shared_ptr<RefHandle>& value);
   /// `count` values follow, then end().
   void begin_array(size_t count);
   /// `count` pairs of key and value follow, then end().
@@ -49,6 +56,7 @@ class Writer {
 
   std::vector<char>& body_;
   std::vector<at::Tensor>& tensors_;
+  References* references_ = nullptr;
   const ValueLimits limits_;
   uint32_t depth_ = 0;
 };
@@ -61,6 +69,9 @@ class Reader {
   Reader(std::span<const char> body, std::span<const at::Tensor> tensors, ValueLimits limits = {})
       : next_(body.data()), end_(body.data() + body.size()), tensors_(tensors), limits_(limits) {}
 
+  /// The references that came along; must outlive the Reader.
+  void use(const References& references) { references_ = &references; }
+
   [[nodiscard]] bool boolean(bool& value);
   [[nodiscard]] bool integer(int64_t& value, int64_t least, int64_t most);
   [[nodiscard]] bool natural(uint64_t& value, uint64_t most);
@@ -72,6 +83,7 @@ class Reader {
   [[nodiscard]] bool bytes(std::string_view& value);
   [[nodiscard]] bool tensor(at::Tensor& value);
   [[nodiscard]] bool scalar(c10::Scalar& value);
+  [[nodiscard]] bool reference(std::shared_ptr<RefHandle>& value);
   /// `count` values follow, then end(). There are at least as many bytes left.
   [[nodiscard]] bool begin_array(size_t& count);
   /// The same, of exactly `count`; `what` is for the error.
@@ -101,6 +113,7 @@ class Reader {
   const char* next_;
   const char* const end_;
   const std::span<const at::Tensor> tensors_;
+  const References* references_ = nullptr;
   const ValueLimits limits_;
   uint32_t depth_ = 0;
   std::string error_;

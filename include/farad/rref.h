@@ -1,0 +1,111 @@
+#pragma once
+
+#include <farad/detail/reference.h>
+#include <farad/worker.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace farad {
+
+/// A counted handle to one value that lives on one worker, its owner.
+///
+/// Passing an RRef to a call lends it to the callee; the owner frees the value once no worker holds a handle. T may be
+/// anything the owner can hold, also what cannot travel. Any thread may use its own copy; one copy is not shared
+/// between threads.
+template <class T>
+class RRef {
+ public:
+  /// A reference to nothing: only assignment makes sense.
+  RRef() = default;
+  explicit RRef(std::shared_ptr<detail::RefHandle> handle) : handle_(std::move(handle)) {}
+
+  /// Owned here.
+  static RRef local(Worker& worker, T value) {
+    return RRef(detail::own(worker, std::make_shared<T>(std::move(value))));
+  }
+
+  WorkerInfo owner() const { return detail::owner_of(handle()); }
+  bool is_owner() const { return detail::is_owner(handle()); }
+  /// Whether the owner knows of it: the value was made there, or its making failed.
+  bool confirmed() const { return detail::is_confirmed(handle()); }
+
+  /// Copies the value here. Throws PeerLost if the owner is gone, Timeout if `timeout` passes first (unset: the
+  /// worker's rpc_timeout), and what the making of the value threw, each time.
+  T to_here(std::optional<std::chrono::milliseconds> timeout = {}) const {
+    (void)&detail::RemoteFetch<T>::known;
+    detail::Outcall call{&detail::RemoteFetch<T>::function, {}, {}};
+    return detail::unpack_result<T>(detail::call_on(shared(), std::move(call), {timeout}), "to_here");
+  }
+
+  /// The value itself, on the owner; elsewhere throws.
+  T& local_value() const { return *static_cast<T*>(detail::value_of(handle())); }
+
+  /// Runs Fn(T&, args...) or the member function at the owner, and gives its result.
+  template <auto Fn, class... A>
+  auto rpc_sync(A&&... args) const {
+    return detail::unpack_result<Result<Fn>>(detail::call_on(shared(), method<Fn, false>(std::forward<A>(args)...), {}),
+                                             detail::pretty<Fn>());
+  }
+  template <auto Fn, class... A>
+  auto rpc_async(A&&... args) const {
+    using R = Result<Fn>;
+    Promise<R> promise(detail::host_of(handle()));
+    detail::start_on(
+        shared(), method<Fn, false>(std::forward<A>(args)...), {}, promise.future().core(),
+        [promise](detail::Packet packet) { detail::fulfil<R>(promise, std::move(packet), detail::pretty<Fn>()); });
+    return promise.future();
+  }
+  /// The same, but the result stays with the owner.
+  template <auto Fn, class... A>
+  auto remote(A&&... args) const {
+    return RRef<Result<Fn>>(detail::remote_on(shared(), method<Fn, true>(std::forward<A>(args)...), {}));
+  }
+
+ private:
+  friend struct detail::Codec<RRef>;
+
+  template <auto Fn, bool Keep, class... A>
+  static detail::Outcall method(A&&... args) {
+    using Values = detail::ValuesOf<typename detail::MethodParameters<Fn>::type>;
+    static_assert(Values::takes_values, "[farad] a remote method takes values, const& or &&");
+    static_assert(sizeof...(A) == std::tuple_size_v<typename Values::type>,
+                  "[farad] wrong number of arguments for this remote method");
+    using Known = detail::RemoteMethod<T, Fn, Keep>;
+    (void)&Known::known;
+    detail::Outcall call{&Known::function, {}, {}};
+    detail::Writer out(call.arguments.body, call.arguments.tensors, call.arguments.references);
+    detail::write_each(out, typename Values::type(std::forward<A>(args)...));
+    return call;
+  }
+
+  const detail::RefHandle& handle() const { return *shared(); }
+  const std::shared_ptr<detail::RefHandle>& shared() const {
+    TORCH_CHECK(handle_, "[ref] this RRef refers to nothing: it was default-constructed");
+    return handle_;
+  }
+
+  std::shared_ptr<detail::RefHandle> handle_;  // Keeps the value alive at its owner.
+};
+
+namespace detail {
+
+template <class T>
+struct Codec<RRef<T>> {
+  static void write(Writer& out, const RRef<T>& value) { out.reference(value.shared()); }
+  static bool read(Reader& in, RRef<T>& value) { return in.reference(value.handle_); }
+};
+
+}  // namespace detail
+
+template <auto Fn, class... A>
+RRef<Result<Fn>> Caller::remote(const Peer& to, A&&... args) const {
+  using Known = detail::RemoteKept<Fn>;
+  (void)&Known::known;
+  detail::Outcall call{&Known::function, {}, detail::pack_arguments<Fn>(std::forward<A>(args)...)};
+  return RRef<Result<Fn>>(detail::remote_at(core_, rank_of(to), std::move(call), options_));
+}
+
+}  // namespace farad

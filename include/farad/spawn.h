@@ -1,0 +1,19 @@
+#pragma once
+
+#include <farad/worker.h>
+
+#include <functional>
+
+namespace farad {
+
+/// Runs fn(worker) in n processes of this machine, each a member of one group; returns when all are done. What the
+/// first to fail threw is thrown here as RemoteError, its death as PeerLost; the others are ended then.
+///
+/// Forks: call it before libtorch ran in parallel, a Worker joined or a thread was started; later it throws, and says
+/// so.
+void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options = {});
+
+/// The same in n threads of this process. What the first to fail threw is thrown as it is.
+void spawn_threads(int n, const std::function<void(Worker&)>& fn, WorkerOptions options = {});
+
+}  // namespace farad

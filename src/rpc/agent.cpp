@@ -1,0 +1,374 @@
+#include "rpc/agent.h"
+
+#include <farad/error.h>
+
+#include <thread>
+#include <utility>
+
+#include "net/machine.h"
+
+namespace farad::rpc {
+namespace {
+
+using base::Code;
+using base::Rank;
+using base::Status;
+
+constexpr auto to_number = [](Kind kind) { return static_cast<uint8_t>(kind); };
+
+int threads_for(int wanted) {
+  return wanted > 0 ? wanted : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::string seconds(std::chrono::milliseconds span) {
+  const auto ms = span.count();
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+std::string function_of(const detail::Outcall& call) {
+  return call.function ? std::string(call.function->name) : call.name;
+}
+
+}  // namespace
+
+Agent::Agent(net::FabricOptions fabric, Options options, AgentHost& host)
+    : options_(options),
+      host_(host),
+      fabric_(net::Fabric::join(std::move(fabric), *this)),
+      pending_(fabric_->self().birth),
+      sent_(fabric_->size()),
+      received_(fabric_->size()),
+      timer_parker_(fabric_->runtime().make_parker()),
+      executor_(fabric_->runtime(), "farad-rpc", threads_for(options.threads)) {
+  for (const auto& member : fabric_->members()) names_.push_back(member.name);
+  closing_ = std::make_unique<Closing>(
+      fabric_->self().rank, fabric_->size(),
+      [this](Rank to, wire::Message message) { (void)fabric_->post(to, std::move(message)).status; },
+      [this] {
+        base::Lock lock(mutex_);
+        auto watchers = std::move(watchers_);
+        watchers_.clear();
+        lock.unlock();
+        for (auto& watcher : watchers) watcher->complete();
+      });
+  timer_ = fabric_->runtime().start("farad-timer", [this] { expire_calls(); });
+}
+
+Agent::~Agent() { end("the worker was destroyed"); }
+
+// --- Calls that we make ---
+
+uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, std::chrono::milliseconds timeout,
+                     std::function<void(Outcome)> done) {
+  const auto now = fabric_->runtime().now();
+  CallHeader header;
+  if (call.function) header.function = call.function->id;
+  header.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(timeout.count(), UINT32_MAX));
+  header.one_way = call.one_way;
+  header.makes = call.makes;
+  header.object = call.object;
+  header.name = call.name;
+  if (!call.arguments.references.empty()) header.loans = host_.references().lend(to, call.arguments.references);
+  uint64_t id = 0;
+  if (!call.one_way) id = pending_.add({to, function_of(call), deadline, now, std::move(done), {}});
+  {
+    base::Lock lock(mutex_);
+    ++sent_[to.value];
+  }
+  try {
+    auto message = encode_call(id, header, std::move(call.arguments));
+    const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
+                                                              : fabric_->send(to, std::move(message), deadline);
+    if (call.one_way) return 0;
+    if (auto lost = pending_.sent(id, incarnation)) {
+      lost->done(
+          {{Code::PeerLost, "[rpc] call of \"" + lost->function + "\" to " + name_of(to) + ": lost it"}, {}, {}});
+    }
+  } catch (...) {
+    {
+      base::Lock lock(mutex_);
+      --sent_[to.value];
+    }
+    pending_.take(id);
+    if (!header.loans.empty()) host_.references().take_back(to, header.loans);
+    throw;
+  }
+  return id;
+}
+
+base::Incarnation Agent::post(Rank to, wire::Message message) {
+  auto sent = fabric_->post(to, std::move(message));
+  sent.status.raise();
+  return sent.incarnation;
+}
+
+detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& options) {
+  const auto timeout = options.timeout.value_or(options_.timeout);
+  const auto deadline = base::deadline_after(fabric_->runtime().now(), timeout);
+  auto waiter = fabric_->driver().make_waiter();
+  Outcome outcome;
+  const std::string function = function_of(call);
+  net::Driver::Reservation reservation(fabric_->driver());
+  // The timer does not watch this call, since we do.
+  const uint64_t id = send(to, std::move(call), base::never, timeout, [&outcome, waiter](Outcome result) {
+    outcome = std::move(result);
+    waiter->complete();
+  });
+  if (!fabric_->driver().wait(*waiter, deadline)) {
+    if (pending_.take(id)) {
+      give_up(to, id);
+      throw Timeout("[rpc] call of \"" + function + "\" to " + name_of(to) + ": no reply in " + seconds(timeout));
+    }
+    fabric_->driver().wait(*waiter, base::never);  // Somebody is completing it right now.
+  }
+  activity_changed();
+  if (auto error = error_of(outcome, to, function)) std::rethrow_exception(error);
+  return std::move(outcome.result);
+}
+
+void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std::shared_ptr<detail::FutureCore> future,
+                  std::function<void(detail::Packet)> done) {
+  const auto timeout = options.timeout.value_or(options_.timeout);
+  const auto deadline = base::deadline_after(fabric_->runtime().now(), timeout);
+  if (call.one_way) {
+    send(to, std::move(call), deadline, timeout, nullptr);
+    return;
+  }
+  const std::string function = function_of(call);
+  const uint64_t id = send(to, std::move(call), deadline, timeout, [this, to, function, future, done](Outcome outcome) {
+    if (auto error = error_of(outcome, to, function)) {
+      future->fail(error);
+    } else {
+      done(std::move(outcome.result));
+    }
+    activity_changed();
+  });
+  future->set_cancel([life = host_.life(), this, to, id] {
+    const auto alive = life.lock();
+    if (alive && pending_.take(id)) {
+      give_up(to, id);
+      activity_changed();
+    }
+  });
+  if (deadline < timer_next_.load()) timer_parker_->unpark();
+}
+
+void Agent::give_up(Rank to, uint64_t id) {
+  wire::Message message;
+  message.kind = to_number(Kind::Cancel);
+  message.tag = id;
+  (void)fabric_->post(to, std::move(message)).status;
+}
+
+void Agent::expire_calls() {
+  while (!ended_.load()) {
+    base::TimePoint next;
+    for (auto& [id, call] : pending_.take_expired(fabric_->runtime().now(), next)) {
+      give_up(call.to, id);
+      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - call.since);
+      call.done({{Code::Timeout, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) + ": no reply in " +
+                                     seconds(waited)},
+                 {},
+                 {}});
+    }
+    timer_next_.store(next);
+    timer_parker_->park(next);
+  }
+}
+
+std::string Agent::name_of(Rank rank) const {
+  return rank.value < names_.size() ? names_[rank.value] : "rank " + std::to_string(rank.value);
+}
+
+std::exception_ptr Agent::error_of(const Outcome& outcome, Rank to, const std::string& function) {
+  if (!outcome.status.ok()) return outcome.status.exception();
+  if (!outcome.failure) return nullptr;
+  const Failure& failure = *outcome.failure;
+  if (failure.code != Code::RemoteError) {
+    return Status(failure.code, failure.text + " (called at " + name_of(to) + ")").exception();
+  }
+  std::vector<std::string> hops{name_of(fabric_->self().rank), name_of(to) + " \"" + function + "\""};
+  hops.insert(hops.end(), failure.hops.begin(), failure.hops.end());
+  return std::make_exception_ptr(RemoteError(std::move(hops), failure.type, failure.text));
+}
+
+void Agent::wait(detail::FutureCore& future, base::TimePoint deadline) {
+  auto waiter = fabric_->driver().make_waiter();
+  future.notify([waiter] { waiter->complete(); });
+  fabric_->driver().wait(*waiter, deadline);
+}
+
+// --- What comes in: on the driving thread ---
+
+void Agent::on_message(net::Peer from, wire::Message&& message) {
+  closing_->on_alive(from.rank);
+  switch (static_cast<Kind>(message.kind)) {
+    case Kind::Call:
+      return take_call(from, std::move(message));
+    case Kind::Reply:
+      return take_reply(from, std::move(message));
+    case Kind::Cancel:
+      return take_cancel(from, message.tag);
+    case Kind::Closing:
+      return closing_->on_message(from.rank, message);
+    case Kind::Reference:
+      return host_.references().on_message(from.rank, message);
+  }
+}
+
+void Agent::take_call(net::Peer from, wire::Message&& message) {
+  const uint64_t id = message.tag;
+  auto call = std::make_shared<Incall>(*this, from, std::move(message));
+  {
+    base::Lock lock(mutex_);
+    ++received_[from.rank.value];
+    running_.emplace(std::pair(from, id == 0 ? ++one_way_ : id), call);
+    call->key = id == 0 ? one_way_ : id;
+  }
+  executor_.post([call] { call->run(); });
+}
+
+void Agent::finished(const std::shared_ptr<Incall>& call) {
+  {
+    base::Lock lock(mutex_);
+    running_.erase({call->from(), call->key});
+  }
+  activity_changed();
+}
+
+void Agent::take_reply(net::Peer from, wire::Message&& message) {
+  auto call = pending_.take(message.tag);
+  Outcome outcome;
+  size_t result_at = 1;
+  if (!message.body.empty() && message.body[0] == good_with_loans) {
+    // Even if nobody waits any more: the lender does, for its references.
+    std::vector<Loan> loans;
+    outcome.status = decode_loans(message, loans, result_at);
+    outcome.result.references = host_.references().receive(from.rank, loans);
+  }
+  if (!call) return;  // The caller gave up first. A late reply is news to nobody.
+  if (!outcome.status.ok()) return call->done(std::move(outcome));
+  if (message.body.empty() || message.body[0] > good_with_loans) {
+    outcome.status = {Code::Protocol,
+                      "[rpc] call of \"" + call->function + "\" to " + name_of(call->to) + ": a reply that is none"};
+  } else if (message.body[0] == bad) {
+    outcome.status = decode_failure(message, outcome.failure.emplace());
+  } else {
+    message.body.erase(message.body.begin(), message.body.begin() + static_cast<ptrdiff_t>(result_at));
+    outcome.result.body = std::move(message.body);
+    outcome.result.tensors = std::move(message.tensors);
+  }
+  call->done(std::move(outcome));
+}
+
+void Agent::take_cancel(net::Peer from, uint64_t id) {
+  base::Lock lock(mutex_);
+  const auto found = running_.find({from, id});
+  if (found != running_.end()) found->second->cancel();
+}
+
+void Agent::on_lost(net::Peer peer, const Status& why) {
+  for (auto& call : pending_.take_all_of(peer)) {
+    call.done(
+        {{Code::PeerLost, "[rpc] call of \"" + call.function + "\" to " + name_of(peer.rank) + ": " + why.message()},
+         {},
+         {}});
+  }
+  {
+    base::Lock lock(mutex_);
+    for (auto& [key, call] : running_) {
+      if (key.first == peer) call->cancel();
+    }
+  }
+  host_.references().on_lost(peer.rank);
+  closing_->on_lost(peer.rank);
+  activity_changed();
+}
+
+void Agent::on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const Status& why) {
+  if (kind == to_number(Kind::Call)) {
+    {
+      base::Lock lock(mutex_);
+      --sent_[to.rank.value];
+    }
+    if (auto call = pending_.take(tag))
+      call->done({{Code::Invalid, "[rpc] call of \"" + call->function + "\": " + why.message()}, {}, {}});
+  } else if (kind == to_number(Kind::Reply)) {
+    const Failure failure{Code::Invalid, {}, "[rpc] its result: " + why.message(), {}};
+    (void)fabric_->post(to.rank, encode_failure(tag, failure)).status;
+  }
+}
+
+// --- The end ---
+
+Traffic Agent::traffic() const {
+  base::Lock lock(mutex_);
+  return {sent_, received_};
+}
+
+bool Agent::idle() const {
+  if (pending_.size() > 0) return false;
+  base::Lock lock(mutex_);
+  return running_.empty();
+}
+
+void Agent::activity_changed() {
+  if (closing_->begun()) closing_->update(traffic(), idle());
+}
+
+void Agent::wait_until(const std::function<bool()>& ready) {
+  while (!ready()) {
+    auto waiter = fabric_->driver().make_waiter();
+    {
+      base::Lock lock(mutex_);
+      watchers_.push_back(waiter);
+    }
+    if (ready()) return;
+    fabric_->driver().wait(*waiter, base::never);
+  }
+}
+
+Status Agent::lost_status(const std::string& doing) const {
+  const auto lost = closing_->lost();
+  if (lost.empty()) return {};
+  std::string names;
+  for (Rank rank : lost) names += (names.empty() ? "" : ", ") + name_of(rank);
+  return {Code::PeerLost, "[rpc] " + doing + ": lost " + names};
+}
+
+void Agent::barrier() {
+  if (ended_.load()) throw Closed("[rpc] barrier: this worker is closed");
+  const uint64_t number = closing_->enter_barrier();
+  wait_until([&] { return closing_->barrier_passed(number) || !closing_->lost().empty() || ended_.load(); });
+  if (!closing_->barrier_passed(number)) lost_status("barrier").raise();
+}
+
+void Agent::leave() {
+  if (ended_.load()) return;
+  wait_until([&] { return idle(); });
+  closing_->leave();
+  end("this worker left");
+}
+
+Status Agent::close() {
+  if (ended_.load()) return {};
+  closing_->begin(traffic(), idle());
+  activity_changed();
+  wait_until([&] { return closing_->confirmed() || ended_.load(); });
+  auto status = lost_status("close");
+  end("this worker is closed");
+  return status;
+}
+
+void Agent::end(const std::string& why) {
+  if (ended_.exchange(true)) return;
+  fabric_->close();
+  timer_parker_->unpark();
+  timer_.reset();
+  for (auto& call : pending_.take_all()) {
+    call.done({{Code::Closed, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) + ": " + why}, {}, {}});
+  }
+  executor_.close();
+}
+
+}  // namespace farad::rpc

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <farad/worker.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/executor.h"
+#include "base/log.h"
+#include "net/fabric.h"
+#include "rpc/closing.h"
+#include "rpc/incall.h"
+#include "rpc/operator_rules.h"
+#include "rpc/pending.h"
+#include "rpc/references.h"
+
+namespace farad::rpc {
+
+/// What the worker that an agent belongs to does for it.
+class AgentHost {
+ public:
+  virtual ~AgentHost() = default;
+  /// Runs it so that it finds its worker as the current one.
+  virtual void run_as_worker(const std::function<void()>& task) = 0;
+  /// Expires when the agent may no longer be used.
+  virtual std::weak_ptr<void> life() = 0;
+  virtual References& references() = 0;
+};
+
+/// The calls of one worker: those it makes and those it takes.
+///
+/// Threads: calls are made on any thread. Replies are taken in by whoever drives, and complete the call right there.
+/// Functions run on the executor, which grows while they wait, so calls nest to any depth; no reply ever waits for a
+/// thread that runs functions.
+class Agent final : private net::Sink {
+ public:
+  struct Options {
+    std::chrono::milliseconds timeout{60'000};  // 0 = none
+    int threads = 0;                            // 0 = one per core
+    OperatorRules operators = {};
+  };
+
+  /// Joins the group; throws what Fabric::join throws. `host` must outlive it.
+  Agent(net::FabricOptions fabric, Options options, AgentHost& host);
+  ~Agent() override;
+
+  net::Fabric& fabric() { return *fabric_; }
+  base::Executor& executor() { return executor_; }
+  const std::vector<std::string>& names() const { return names_; }  ///< by rank
+
+  detail::Packet call(base::Rank to, detail::Outcall call, const CallOptions& options);
+  void start(base::Rank to, detail::Outcall call, const CallOptions& options,
+             std::shared_ptr<detail::FutureCore> future, std::function<void(detail::Packet)> done);
+  /// Like Driver::wait, for what anybody completes.
+  void wait(detail::FutureCore& core, base::TimePoint deadline);
+
+  void barrier();
+  void leave();
+  /// Graceful: see Worker::close. The lost are named by the Status.
+  base::Status close();
+  /// At once. Twice is fine.
+  void end(const std::string& why);
+
+ private:
+  friend class Incall;
+
+  void on_message(net::Peer from, wire::Message&& message) override;
+  void on_lost(net::Peer peer, const base::Status& why) override;
+  void on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const base::Status& why) override;
+
+  void take_call(net::Peer from, wire::Message&& message);
+  void take_reply(net::Peer from, wire::Message&& message);
+  void take_cancel(net::Peer from, uint64_t id);
+  void finished(const std::shared_ptr<Incall>& call);
+
+  uint64_t send(base::Rank to, detail::Outcall call, base::TimePoint deadline, std::chrono::milliseconds timeout,
+                std::function<void(Outcome)> done);
+  base::Incarnation post(base::Rank to, wire::Message message);
+  void give_up(base::Rank to, uint64_t id);
+  void expire_calls();
+  std::exception_ptr error_of(const Outcome& outcome, base::Rank to, const std::string& function);
+  std::string name_of(base::Rank rank) const;
+  base::Status lost_status(const std::string& doing) const;
+
+  Traffic traffic() const;
+  bool idle() const;
+  void activity_changed();
+  void wait_until(const std::function<bool()>& ready);
+
+  const Options options_;
+  AgentHost& host_;
+  std::unique_ptr<net::Fabric> fabric_;
+  std::vector<std::string> names_;  // By rank; constant, for a member that restarts keeps its name.
+  PendingCalls pending_;
+  std::atomic<bool> ended_{false};
+
+  mutable base::Mutex mutex_;
+  std::map<std::pair<net::Peer, uint64_t>, std::shared_ptr<Incall>> running_ GUARDED_BY(mutex_);
+  uint64_t one_way_ GUARDED_BY(mutex_) = 0;  // Numbers for those that have none of their caller's.
+  std::vector<uint64_t> sent_ GUARDED_BY(mutex_);
+  std::vector<uint64_t> received_ GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<net::Waiter>> watchers_ GUARDED_BY(mutex_);  // Of closing_: woken at each change.
+  std::unique_ptr<base::Parker> timer_parker_;
+  std::atomic<base::TimePoint> timer_next_{base::never};
+
+  std::unique_ptr<Closing> closing_;
+  base::Executor executor_;
+  std::unique_ptr<base::Thread> timer_;
+};
+
+}  // namespace farad::rpc

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "wire/message.h"
+
+namespace farad::rpc {
+
+/// How many calls a worker sent to and took in from each rank.
+struct Traffic {
+  std::vector<uint64_t> sent;
+  std::vector<uint64_t> received;
+};
+
+/// How a group agrees that it is done.
+///
+/// The lowest rank that is there decides. Each member that has called close() reports to it whenever it is idle: no
+/// call of its own waits, none runs here. If all members have reported, and each has taken in exactly as many calls
+/// from each other as that one has sent, then nothing is in flight and nothing can come any more: a member could only
+/// become active again by a call taken in after its report; the first such call was sent either before its sender's
+/// report, and then the two counts differ, or after it, and then its sender had become active before. So one round of
+/// reports decides. The decision is sent to all, who confirm it, so that the one who decides is the last to go.
+///
+/// A barrier is the same without the idleness: everybody has come.
+///
+/// Without threads or sockets of its own: messages go in and, through `send`, out. Any thread.
+class Closing {
+ public:
+  using Send = std::function<void(base::Rank to, wire::Message message)>;
+
+  Closing(base::Rank self, int size, Send send, std::function<void()> changed);
+
+  /// This member wants to close.
+  void begin(Traffic traffic, bool idle);
+  bool begun() const;
+  /// Its traffic or idleness has changed.
+  void update(Traffic traffic, bool idle);
+  /// This member enters its next barrier; its number.
+  uint64_t enter_barrier();
+  /// This member alone goes.
+  void leave();
+
+  void on_message(base::Rank from, const wire::Message& message);
+  void on_lost(base::Rank rank);
+  /// Something came from it, so it is there (again).
+  void on_alive(base::Rank rank);
+
+  bool decided() const;
+  /// For the one who decides: everybody knows.
+  bool confirmed() const;
+  bool barrier_passed(uint64_t number) const;
+  std::set<base::Rank> lost() const;
+
+ private:
+  enum class What : uint8_t { Report, Ask, Decided, Confirmed, Enter, Pass, Left };
+  struct Note;
+  using Outbox = std::vector<std::pair<base::Rank, wire::Message>>;
+
+  base::Rank decider() const REQUIRES(mutex_);
+  bool present(base::Rank rank) const REQUIRES(mutex_);
+  void report(Outbox& out) REQUIRES(mutex_);
+  void ask_all(Outbox& out) REQUIRES(mutex_);
+  void consider(Outbox& out) REQUIRES(mutex_);
+  void consider_barrier(Outbox& out) REQUIRES(mutex_);
+  void dispatch(Outbox out) EXCLUDES(mutex_);
+
+  const base::Rank self_;
+  const int size_;
+  const Send send_;
+  const std::function<void()> changed_;
+
+  mutable base::Mutex mutex_;
+  bool begun_ GUARDED_BY(mutex_) = false;
+  bool idle_ GUARDED_BY(mutex_) = false;
+  bool decided_ GUARDED_BY(mutex_) = false;
+  Traffic traffic_ GUARDED_BY(mutex_);
+  uint64_t entered_ GUARDED_BY(mutex_) = 0;
+  uint64_t passed_ GUARDED_BY(mutex_) = 0;
+  std::map<base::Rank, Traffic> reports_ GUARDED_BY(mutex_);
+  std::map<base::Rank, uint64_t> entries_ GUARDED_BY(mutex_);
+  std::set<base::Rank> confirmed_ GUARDED_BY(mutex_);
+  std::set<base::Rank> lost_ GUARDED_BY(mutex_);
+  std::set<base::Rank> left_ GUARDED_BY(mutex_);
+};
+
+}  // namespace farad::rpc

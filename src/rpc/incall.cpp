@@ -1,0 +1,199 @@
+#include "rpc/incall.h"
+
+#include <cxxabi.h>
+#include <farad/detail/by_name.h>
+#include <farad/error.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "rpc/agent.h"
+#include "rpc/operators.h"
+
+namespace farad::rpc {
+namespace {
+
+thread_local Incall* incall_here = nullptr;
+
+}  // namespace
+
+std::string type_of(const std::exception& error) {
+  int status = 0;
+  char* name = abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status);
+  std::string text = status == 0 ? name : typeid(error).name();
+  std::free(name);
+  return text;
+}
+
+Failure describe(const std::exception_ptr& error) {
+  Failure failure;
+  try {
+    std::rethrow_exception(error);
+  } catch (const detail::BadArguments& e) {
+    failure.code = base::Code::Invalid;
+    failure.text = e.what_without_backtrace();
+  } catch (const RemoteError& e) {
+    if (e.hops().empty()) {
+      failure.type = type_of(e);
+      failure.text = e.what_without_backtrace();
+    } else {
+      failure.type = e.type();
+      failure.text = e.text();
+      failure.hops.assign(e.hops().begin() + 1, e.hops().end());  // The first is ourselves.
+    }
+  } catch (const c10::Error& e) {
+    failure.type = type_of(e);
+    failure.text = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    failure.type = type_of(e);
+    failure.text = e.what();
+  } catch (...) {
+    failure.type = "unknown";
+    failure.text = "something that is no std::exception was thrown";
+  }
+  return failure;
+}
+
+Incall::Incall(Agent& agent, net::Peer from, wire::Message message)
+    : agent_(agent), from_(from), message_(std::move(message)) {}
+
+Incall* Incall::current() { return incall_here; }
+
+detail::Writer Incall::result() { return {result_.body, result_.tensors, result_.references}; }
+
+void Incall::keep(std::shared_ptr<void> value) { agent_.host_.references().keep(*header_.makes, std::move(value)); }
+
+/// Goes on when `core` is ready: nobody waits meanwhile.
+void Incall::later(std::shared_ptr<detail::FutureCore> core, std::function<void()> finish) {
+  later_ = true;
+  core->when_ready([self = shared_from_this(), core, finish = std::move(finish)] {
+    try {
+      if (core->error()) std::rethrow_exception(core->error());
+      finish();
+      self->keep_result_of_name();
+      self->reply();
+    } catch (...) {
+      self->fail(std::current_exception());
+    }
+    self->agent_.finished(self);
+  });
+}
+
+void Incall::result_later(std::shared_ptr<detail::FutureCore> core, std::function<void(detail::Writer&)> write) {
+  later(std::move(core), [this, write = std::move(write)] {
+    detail::Writer out = result();
+    write(out);
+  });
+}
+
+void Incall::keep_later(std::shared_ptr<detail::FutureCore> core, std::function<std::shared_ptr<void>()> make) {
+  later(std::move(core), [this, make = std::move(make)] { keep(make()); });
+}
+
+void Incall::run() {
+  const auto self = shared_from_this();
+  try {
+    const detail::Function* function = read_header();
+    if (!header_.object) return execute(function);
+    agent_.host_.references().when_ready(*header_.object,
+                                         [self, function](std::shared_ptr<void> value, std::exception_ptr error) {
+                                           self->object_ = std::move(value);
+                                           if (!error) return self->execute(function);
+                                           self->fail(error);
+                                           self->agent_.finished(self);
+                                         });
+  } catch (...) {
+    fail(std::current_exception());
+    agent_.finished(self);
+  }
+}
+
+const detail::Function* Incall::read_header() {
+  size_t arguments_at = 0;
+  decode_call(message_, header_, arguments_at).raise();
+  // First of all, and whatever becomes of the call: the lender waits for us to have them.
+  if (!header_.loans.empty()) references_ = agent_.host_.references().receive(from_.rank, header_.loans);
+  if (header_.makes) agent_.host_.references().expect(from_.rank, *header_.makes);
+  arguments_.emplace(std::span(message_.body).subspan(arguments_at), message_.tensors);
+  arguments_->use(references_);
+  const auto& name = header_.name;
+  const detail::Function* function =
+      name.empty() ? detail::find_function(header_.function) : detail::find_function(std::string_view(name));
+  if (function || !name.empty()) return function;
+  throw detail::BadArguments(
+      "[rpc] the called function is not known here: the two programs are not of the same build; make it known with "
+      "FARAD_REMOTE and call it by name");
+}
+
+void Incall::call_operator() {
+  const auto value =
+      run_operator(agent_.options_.operators, header_.name, detail::read_values(*arguments_, header_.name));
+  detail::Writer out = result();
+  detail::write(out, value);
+}
+
+void Incall::keep_result_of_name() {
+  if (header_.name.empty() || !header_.makes) return;
+  const auto value = detail::unpack_result<c10::IValue>(std::exchange(result_, {}), header_.name);
+  if (!value.isTensor()) {
+    throw detail::BadArguments("[rpc] remote of \"" + header_.name +
+                               "\": only a Tensor can be referred to, and it gives: " + detail::kind_of(value));
+  }
+  keep(std::make_shared<at::Tensor>(value.toTensor()));
+}
+
+void Incall::execute(const detail::Function* function) {
+  const auto self = shared_from_this();
+  incall_here = this;
+  try {
+    // Others may have been lent what this call was to make: they are told, even if its maker does not care any more.
+    if (cancelled()) throw Cancelled("[rpc] given up by its caller before it ran");
+    agent_.host_.run_as_worker([&] {
+      function ? function->run(*this) : call_operator();
+      if (!later_) keep_result_of_name();
+    });
+    if (!later_) reply();
+  } catch (...) {
+    later_ = false;
+    fail(std::current_exception());
+  }
+  incall_here = nullptr;
+  if (!later_) agent_.finished(self);
+}
+
+void Incall::reply() {
+  if (cancelled() || header_.one_way) return;
+  std::vector<Loan> loans;
+  if (!result_.references.empty()) loans = agent_.host_.references().lend(from_.rank, result_.references);
+  const auto sent = agent_.fabric_->post(from_.rank, encode_result(id(), loans, std::move(result_)));
+  if (sent.status.ok()) return;
+  if (!loans.empty()) agent_.host_.references().take_back(from_.rank, loans);
+  // If the caller or the worker is gone, nobody is there to be told. What cannot travel is the function's fault.
+  if (sent.status.code() == base::Code::Invalid) {
+    post_failure({base::Code::Invalid, {}, "[rpc] its result cannot travel: " + sent.status.message(), {}});
+  }
+}
+
+void Incall::fail(const std::exception_ptr& error) {
+  if (!header_.makes) return post_failure(describe(error));
+  // It shows when the value is used. The maker only needs to know that we know.
+  agent_.host_.references().fail(*header_.makes, error);
+  result_ = {};
+  reply();
+}
+
+void Incall::post_failure(const Failure& failure) {
+  if (cancelled() || header_.one_way) return;
+  (void)agent_.fabric_->post(from_.rank, encode_failure(id(), failure)).status;
+}
+
+}  // namespace farad::rpc
+
+namespace farad {
+
+bool cancelled() {
+  auto* call = rpc::Incall::current();
+  return call && call->cancelled();
+}
+
+}  // namespace farad

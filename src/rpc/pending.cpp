@@ -1,0 +1,78 @@
+#include "rpc/pending.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace farad::rpc {
+
+uint64_t PendingCalls::add(PendingCall call) {
+  base::Lock lock(mutex_);
+  const uint64_t id = next_++;
+  if (call.deadline != base::never) deadlines_.emplace(call.deadline, id);
+  calls_.emplace(id, std::move(call));
+  return id;
+}
+
+std::optional<PendingCall> PendingCalls::sent(uint64_t id, base::Incarnation incarnation) {
+  base::Lock lock(mutex_);
+  const auto found = calls_.find(id);
+  if (found == calls_.end()) return {};  // The reply was quicker.
+  found->second.incarnation = incarnation;
+  if (!lost_.contains({found->second.to, incarnation})) return {};
+  return take_locked(id);
+}
+
+std::optional<PendingCall> PendingCalls::take_locked(uint64_t id) {
+  const auto found = calls_.find(id);
+  if (found == calls_.end()) return {};
+  auto call = std::move(found->second);
+  calls_.erase(found);
+  if (call.deadline != base::never) deadlines_.erase({call.deadline, id});
+  return call;
+}
+
+std::optional<PendingCall> PendingCalls::take(uint64_t id) {
+  base::Lock lock(mutex_);
+  return take_locked(id);
+}
+
+std::vector<PendingCall> PendingCalls::take_all_of(net::Peer lost) {
+  base::Lock lock(mutex_);
+  lost_.insert(lost);
+  std::vector<uint64_t> ids;
+  for (const auto& [id, call] : calls_) {
+    if (call.to == lost.rank && call.incarnation == lost.incarnation) ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());  // In the order they were made, so that a simulation replays.
+  std::vector<PendingCall> taken;
+  for (uint64_t id : ids) taken.push_back(*take_locked(id));
+  return taken;
+}
+
+std::vector<PendingCall> PendingCalls::take_all() {
+  base::Lock lock(mutex_);
+  std::vector<uint64_t> ids;
+  for (const auto& [id, call] : calls_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  std::vector<PendingCall> taken;
+  for (uint64_t id : ids) taken.push_back(*take_locked(id));
+  return taken;
+}
+
+std::vector<std::pair<uint64_t, PendingCall>> PendingCalls::take_expired(base::TimePoint now, base::TimePoint& next) {
+  base::Lock lock(mutex_);
+  std::vector<std::pair<uint64_t, PendingCall>> taken;
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const uint64_t id = deadlines_.begin()->second;
+    taken.emplace_back(id, *take_locked(id));
+  }
+  next = deadlines_.empty() ? base::never : deadlines_.begin()->first;
+  return taken;
+}
+
+size_t PendingCalls::size() const {
+  base::Lock lock(mutex_);
+  return calls_.size();
+}
+
+}  // namespace farad::rpc

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <farad/detail/packet.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "net/transport.h"
+#include "rpc/protocol.h"
+
+namespace farad::rpc {
+
+/// What became of a call.
+struct Outcome {
+  base::Status status;             ///< of the way there and back
+  std::optional<Failure> failure;  ///< what went wrong at the callee
+  detail::Packet result;
+};
+
+/// A call that waits for its reply.
+struct PendingCall {
+  base::Rank to;
+  std::string function;  ///< for messages
+  base::TimePoint deadline = base::never;
+  base::TimePoint since;
+  std::function<void(Outcome)> done;  ///< short: called on the driving thread, or on whoever fails the call
+  base::Incarnation incarnation{};    ///< 0 until sent
+};
+
+/// The calls of a worker that wait for a reply. Whoever takes one completes it, so each ends exactly once. Any thread.
+class PendingCalls {
+ public:
+  /// `first` must differ between two starts of a worker, or a late reply could be taken for another call's.
+  explicit PendingCalls(uint64_t first) : next_(first) {}
+
+  uint64_t add(PendingCall call) EXCLUDES(mutex_);
+  /// It went to this incarnation. If that is lost already, the call is given back to be failed.
+  std::optional<PendingCall> sent(uint64_t id, base::Incarnation incarnation) EXCLUDES(mutex_);
+  std::optional<PendingCall> take(uint64_t id) EXCLUDES(mutex_);
+  std::vector<PendingCall> take_all_of(net::Peer lost) EXCLUDES(mutex_);
+  std::vector<PendingCall> take_all() EXCLUDES(mutex_);
+  /// Those whose time is up, with their numbers; and when to look again.
+  std::vector<std::pair<uint64_t, PendingCall>> take_expired(base::TimePoint now, base::TimePoint& next)
+      EXCLUDES(mutex_);
+  size_t size() const EXCLUDES(mutex_);
+
+ private:
+  std::optional<PendingCall> take_locked(uint64_t id) REQUIRES(mutex_);
+
+  mutable base::Mutex mutex_;
+  uint64_t next_ GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, PendingCall> calls_ GUARDED_BY(mutex_);
+  std::set<std::pair<base::TimePoint, uint64_t>> deadlines_ GUARDED_BY(mutex_);
+  std::set<net::Peer> lost_ GUARDED_BY(mutex_);  // Incarnations that ended; few, since peers seldom do.
+};
+
+}  // namespace farad::rpc

@@ -1,0 +1,124 @@
+#include "rpc/protocol.h"
+
+#include "wire/bytes.h"
+#include "wire/value.h"
+
+namespace farad::rpc {
+namespace {
+
+constexpr uint32_t one_way = 1, named = 2, makes_reference = 4, on_object = 8, has_loans = 16;
+
+using LoanParts = std::tuple<uint64_t, uint64_t, uint16_t, uint64_t, uint64_t>;
+
+void write_loans(detail::Writer out, const std::vector<Loan>& loans) {
+  std::vector<LoanParts> parts;
+  for (const auto& loan : loans) {
+    parts.emplace_back(loan.id.maker, loan.id.number, loan.owner.value, loan.lend, loan.hold);
+  }
+  detail::write(out, parts);
+}
+
+bool read_loans(detail::Reader& in, std::vector<Loan>& loans) {
+  std::vector<LoanParts> parts;
+  if (!detail::read(in, parts)) return false;
+  for (const auto& [maker, number, owner, lend, hold] : parts) {
+    loans.push_back({{maker, number}, base::Rank(owner), lend, hold});
+  }
+  return true;
+}
+
+void write_id(detail::Writer out, const detail::RefId& id) { detail::write(out, std::pair(id.maker, id.number)); }
+
+bool read_id(detail::Reader& in, std::optional<detail::RefId>& id) {
+  std::pair<uint64_t, uint64_t> parts;
+  if (!detail::read(in, parts)) return false;
+  id = {parts.first, parts.second};
+  return true;
+}
+
+void append(wire::Message& message, detail::Packet packet) {
+  message.body.insert(message.body.end(), packet.body.begin(), packet.body.end());
+  message.tensors = std::move(packet.tensors);
+}
+
+}  // namespace
+
+wire::Message encode_call(uint64_t id, const CallHeader& header, detail::Packet arguments) {
+  wire::Message message;
+  message.kind = static_cast<uint8_t>(Kind::Call);
+  message.tag = id;
+  message.body.reserve(CallHeader::bytes + arguments.body.size() + 64);
+  message.body.resize(CallHeader::bytes);
+  char* next = message.body.data();
+  next = wire::put(next, header.function.module);
+  next = wire::put(next, header.function.offset);
+  next = wire::put(next, header.timeout_ms);
+  next = wire::put<uint32_t>(next, (header.one_way ? one_way : 0) | (header.makes ? makes_reference : 0) |
+                                       (header.object ? on_object : 0) | (header.name.empty() ? 0 : named) |
+                                       (header.loans.empty() ? 0 : has_loans));
+  wire::put(next, header.context);
+  if (header.makes) write_id(wire::writer(message), *header.makes);
+  if (header.object) write_id(wire::writer(message), *header.object);
+  if (!header.name.empty()) wire::writer(message).text(header.name);
+  if (!header.loans.empty()) write_loans(wire::writer(message), header.loans);
+  append(message, std::move(arguments));
+  return message;
+}
+
+base::Status decode_call(const wire::Message& message, CallHeader& header, size_t& arguments_at) {
+  if (message.body.size() < CallHeader::bytes) return {base::Code::Protocol, "[rpc] a call that is cut off"};
+  const char* next = message.body.data();
+  header.function.module = wire::take<uint64_t>(next);
+  header.function.offset = wire::take<uint64_t>(next);
+  header.timeout_ms = wire::take<uint32_t>(next);
+  const auto flags = wire::take<uint32_t>(next);
+  header.context = wire::take<int64_t>(next);
+  header.one_way = flags & one_way;
+  detail::Reader in(std::span(message.body).subspan(CallHeader::bytes), message.tensors);
+  const bool fine = (!(flags & makes_reference) || read_id(in, header.makes)) &&
+                    (!(flags & on_object) || read_id(in, header.object)) &&
+                    (!(flags & named) || in.text(header.name)) &&
+                    (!(flags & has_loans) || read_loans(in, header.loans));
+  if (!fine) return {base::Code::Protocol, "[rpc] a call with a bad header: " + in.error()};
+  arguments_at = message.body.size() - in.bytes_left();
+  return {};
+}
+
+wire::Message encode_result(uint64_t id, const std::vector<Loan>& loans, detail::Packet result) {
+  wire::Message message;
+  message.kind = static_cast<uint8_t>(Kind::Reply);
+  message.tag = id;
+  message.body.push_back(loans.empty() ? good : good_with_loans);
+  if (!loans.empty()) write_loans(wire::writer(message), loans);
+  append(message, std::move(result));
+  return message;
+}
+
+base::Status decode_loans(const wire::Message& message, std::vector<Loan>& loans, size_t& result_at) {
+  detail::Reader in(std::span(message.body).subspan(1), message.tensors);
+  if (!read_loans(in, loans)) return {base::Code::Protocol, "[rpc] a reply with bad loans: " + in.error()};
+  result_at = message.body.size() - in.bytes_left();
+  return {};
+}
+
+wire::Message encode_failure(uint64_t id, const Failure& failure) {
+  wire::Message message;
+  message.kind = static_cast<uint8_t>(Kind::Reply);
+  message.tag = id;
+  message.body.push_back(bad);
+  wire::encode(std::make_tuple(static_cast<int>(failure.code), failure.type, failure.text, failure.hops), message);
+  return message;
+}
+
+base::Status decode_failure(const wire::Message& message, Failure& failure) {
+  detail::Reader in(std::span(message.body).subspan(1), message.tensors);
+  std::tuple<int, std::string, std::string, std::vector<std::string>> parts;
+  if (!detail::read(in, parts) || !in.finish()) return {base::Code::Protocol, "[rpc] a bad failure: " + in.error()};
+  failure.code = static_cast<base::Code>(std::get<0>(parts));
+  failure.type = std::move(std::get<1>(parts));
+  failure.text = std::move(std::get<2>(parts));
+  failure.hops = std::move(std::get<3>(parts));
+  return {};
+}
+
+}  // namespace farad::rpc

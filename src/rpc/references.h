@@ -1,0 +1,46 @@
+#pragma once
+
+#include <farad/detail/reference.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "net/transport.h"
+
+namespace farad::rpc {
+
+/// What a message says of a reference that it lends.
+struct Loan {
+  detail::RefId id;
+  base::Rank owner;
+  uint64_t lend = 0;  ///< the lender's number, to be told when the owner knows; 0 if the owner lends itself
+  uint64_t hold = 0;  ///< then: the hold that the owner has made for the receiver
+};
+
+/// Who keeps the referenced values of a worker, as far as calls are concerned. Any thread.
+class References {
+ public:
+  virtual ~References() = default;
+
+  /// Before a message with these references goes to `to`.
+  virtual std::vector<Loan> lend(base::Rank to, const detail::References& references) = 0;
+  /// The message did not go after all.
+  virtual void take_back(base::Rank to, const std::vector<Loan>& loans) = 0;
+  /// When a message with these loans came from `from`.
+  virtual detail::References receive(base::Rank from, const std::vector<Loan>& loans) = 0;
+
+  /// A call that makes the value of `id` has come; its maker holds it.
+  virtual void expect(base::Rank maker, const detail::RefId& id) = 0;
+  virtual void keep(const detail::RefId& id, std::shared_ptr<void> value) = 0;
+  virtual void fail(const detail::RefId& id, std::exception_ptr error) = 0;
+  /// Calls `then` with the value or the error, once there is one: now, or when the call that makes it has ended. That
+  /// call may still be on its way, even if we have heard of the reference from another worker.
+  using Then = std::function<void(std::shared_ptr<void> value, std::exception_ptr error)>;
+  virtual void when_ready(const detail::RefId& id, Then then) = 0;
+
+  virtual void on_message(base::Rank from, const wire::Message& message) = 0;
+  virtual void on_lost(base::Rank rank) = 0;
+};
+
+}  // namespace farad::rpc

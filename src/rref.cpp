@@ -1,0 +1,89 @@
+#include <farad/rref.h>
+
+#include "ref/table.h"
+#include "worker_core.h"
+
+namespace farad::detail {
+namespace {
+
+/// References reach their worker through its table, which knows it weakly: a reference keeps no worker alive.
+std::shared_ptr<WorkerCore> core_of(const RefHandle& handle, const char* doing) {
+  auto core = handle.table->core().lock();
+  if (!core) throw Closed(std::string("[ref] ") + doing + ": the worker of this reference is gone");
+  return core;
+}
+
+void check(const RefHandle& handle, WorkerCore& core) {
+  if (auto failure = handle.failure()) std::rethrow_exception(failure);
+  if (handle.lost) {
+    throw PeerLost("[ref] the value lived on " + core.members()[handle.owner.value].name + ", which was lost");
+  }
+}
+
+std::shared_ptr<RefHandle> make_at(WorkerCore& core, base::Rank owner, Outcall call, const CallOptions& options) {
+  auto handle = core.table().begin(owner);
+  call.makes = handle->id;
+  Promise<void> made;
+  auto future = made.future();
+  // Until the owner has answered the reference holds on to itself, so that it is not given up before it exists.
+  future.core()->when_ready([handle, core = future.core()] {
+    if (core->error()) handle->fail(core->error());
+    handle->table->confirm(handle);
+  });
+  core.agent().start(owner, std::move(call), options, future.core(), [made](Packet) { made.set_value(); });
+  return handle;
+}
+
+}  // namespace
+
+std::shared_ptr<RefHandle> own(Worker& worker, std::shared_ptr<void> value) {
+  return WorkerCore::of(worker).table().own(std::move(value));
+}
+
+WorkerInfo owner_of(const RefHandle& handle) { return core_of(handle, "owner")->members()[handle.owner.value]; }
+
+bool is_owner(const RefHandle& handle) { return handle.hold == 0; }
+bool is_confirmed(const RefHandle& handle) { return handle.confirmed; }
+
+void* value_of(const RefHandle& handle) {
+  TORCH_CHECK(is_owner(handle), "[ref] local_value(): the value lives on another worker; use to_here()");
+  Promise<std::shared_ptr<void>> promise(handle.table->core().lock());
+  handle.table->when_ready(handle.id, [promise](std::shared_ptr<void> value, std::exception_ptr error) {
+    error ? promise.set_exception(error) : promise.set_value(std::move(value));
+  });
+  return promise.future().wait().get();
+}
+
+Packet call_on(const std::shared_ptr<RefHandle>& handle, Outcall call, const CallOptions& options) {
+  const auto core = core_of(*handle, "call");
+  check(*handle, *core);
+  call.object = handle->id;
+  return core->agent().call(handle->owner, std::move(call), options);
+}
+
+void start_on(const std::shared_ptr<RefHandle>& handle, Outcall call, const CallOptions& options,
+              std::shared_ptr<FutureCore> future, std::function<void(Packet)> done) {
+  const auto core = core_of(*handle, "call");
+  check(*handle, *core);
+  call.object = handle->id;
+  // The handle stays until the answer is there: the value must not go away under the call.
+  core->agent().start(handle->owner, std::move(call), options, std::move(future),
+                      [handle, done = std::move(done)](Packet packet) { done(std::move(packet)); });
+}
+
+std::shared_ptr<RefHandle> remote_on(const std::shared_ptr<RefHandle>& handle, Outcall call,
+                                     const CallOptions& options) {
+  const auto core = core_of(*handle, "remote");
+  check(*handle, *core);
+  call.object = handle->id;
+  return make_at(*core, handle->owner, std::move(call), options);
+}
+
+std::shared_ptr<RefHandle> remote_at(const std::shared_ptr<WorkerCore>& core, int rank, Outcall call,
+                                     const CallOptions& options) {
+  return make_at(*core, base::Rank(static_cast<uint16_t>(rank)), std::move(call), options);
+}
+
+std::shared_ptr<FutureHost> host_of(const RefHandle& handle) { return core_of(handle, "call"); }
+
+}  // namespace farad::detail

@@ -1,0 +1,193 @@
+#include <farad/worker.h>
+
+#include <farad/rref.h>
+
+#include <utility>
+
+#include "base/options.h"
+#include "worker_core.h"
+
+namespace farad {
+namespace detail {
+namespace {
+
+thread_local WorkerCore* worker_here = nullptr;
+
+Outcall by_name(std::string_view name, const std::vector<c10::IValue>& args) {
+  if (name.empty()) throw Error("[rpc] a call by name needs one, such as \"aten::add\"");
+  return {nullptr, std::string(name), pack_values(args)};
+}
+
+std::string names_of(const std::vector<WorkerInfo>& members) {
+  std::string text;
+  for (const auto& member : members) text += (text.empty() ? "" : ", ") + member.name;
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options) {
+  const auto environment = base::Environment::process();
+  base::complete(options, environment).raise();
+  base::check(options).raise();
+  std::string operators;
+  rpc::OperatorRules rules;
+  environment.read(base::Var::Operators, operators).raise();
+  rpc::OperatorRules::parse(operators, rules).raise();
+  std::shared_ptr<WorkerCore> core(new WorkerCore);
+  // An alias without ownership: a Worker that owned its own core would keep it for ever.
+  core->handle_.reset(new Worker(std::shared_ptr<WorkerCore>(std::shared_ptr<WorkerCore>(), core.get())));
+  core->agent_ =
+      std::make_unique<rpc::Agent>(net::FabricOptions::from(options, environment),
+                                   rpc::Agent::Options{options.rpc_timeout, options.threads, std::move(rules)}, *core);
+  const auto& self = core->agent_->fabric().self();
+  core->table_ = std::make_shared<ref::Table>(self.rank, self.birth, core->services());
+  for (const auto& member : core->agent_->fabric().members()) {
+    core->members_.push_back({member.name, member.rank.value});
+    core->ranks_.emplace(member.name, member.rank);
+  }
+  core->agent_->fabric().start();
+  return core;
+}
+
+WorkerCore::~WorkerCore() {
+  if (agent_) end("the worker was destroyed");
+}
+
+void WorkerCore::end(const std::string& why) {
+  agent_->end(why);
+  table_->close();
+}
+
+/// References outlive the worker, so what they use of it is reached through a weak pointer.
+ref::Table::Services WorkerCore::services() {
+  const std::weak_ptr<WorkerCore> weak = weak_from_this();
+  ref::Table::Services services;
+  services.post = [weak](base::Rank to, wire::Message message) {
+    if (auto core = weak.lock()) (void)core->agent_->fabric().post(to, std::move(message)).status;
+  };
+  services.later = [weak](std::function<void()> task) {
+    auto core = weak.lock();
+    core ? core->run(std::move(task)) : task();
+  };
+  services.core = weak;
+  services.name_of = [names = agent_->names()](base::Rank rank) { return names.at(rank.value); };
+  return services;
+}
+
+base::Rank WorkerCore::rank_of(const Peer& peer) const {
+  if (const int* rank = std::get_if<int>(&peer.who())) {
+    if (*rank >= 0 && *rank < static_cast<int>(members_.size())) return base::Rank(static_cast<uint16_t>(*rank));
+    throw Error("[rpc] there is no rank " + std::to_string(*rank) + " in a group of " +
+                std::to_string(members_.size()));
+  }
+  const auto& name = std::get<std::string>(peer.who());
+  if (const auto found = ranks_.find(name); found != ranks_.end()) return found->second;
+  throw Error("[rpc] there is no worker \"" + name + "\" in this group; there are: " + names_of(members_));
+}
+
+void WorkerCore::close() {
+  TORCH_CHECK(!rpc::Incall::current(), "[rpc] close() waits for the functions that run, so none of them may call it");
+  const auto status = agent_->close();
+  table_->close();
+  status.raise();
+}
+
+void WorkerCore::leave() {
+  TORCH_CHECK(!rpc::Incall::current(), "[rpc] leave() waits for the functions that run, so none of them may call it");
+  agent_->leave();
+  table_->close();
+}
+
+void WorkerCore::run_as_worker(const std::function<void()>& task) {
+  Scope scope(*this);
+  task();
+}
+
+void WorkerCore::run(std::function<void()> continuation) {
+  auto task = [this, next = std::move(continuation)] {
+    Scope scope(*this);
+    next();
+  };
+  // After the end there are no threads of ours; whoever completed the future goes on itself.
+  if (!agent_->executor().post(task)) task();
+}
+
+std::chrono::steady_clock::time_point WorkerCore::now() const { return agent_->fabric().runtime().now(); }
+
+WorkerCore::Scope::Scope(WorkerCore& core) : before_(std::exchange(worker_here, &core)) {}
+WorkerCore::Scope::~Scope() { worker_here = before_; }
+
+WorkerCore* WorkerCore::current() { return worker_here; }
+
+}  // namespace detail
+
+Worker::Worker(std::shared_ptr<detail::WorkerCore> core) : core_(std::move(core)) {}
+Worker::Worker(Worker&&) noexcept = default;
+
+Worker& Worker::operator=(Worker&& other) noexcept {
+  std::swap(core_, other.core_);
+  return *this;
+}
+
+Worker::~Worker() {
+  if (core_ && core_.use_count() > 0) core_->end("the worker was destroyed");
+}
+
+Worker Worker::join(WorkerOptions options) { return Worker(detail::WorkerCore::join(std::move(options))); }
+
+Worker& Worker::current() {
+  auto* core = detail::WorkerCore::current();
+  TORCH_CHECK(core, "[rpc] Worker::current(): this thread runs for no worker");
+  return core->handle();
+}
+
+const WorkerInfo& Worker::self() const { return core_->self(); }
+int Worker::rank() const { return core_->self().rank; }
+int Worker::size() const { return core_->agent().fabric().size(); }
+std::vector<WorkerInfo> Worker::members() const { return core_->members(); }
+WorkerInfo Worker::find(std::string_view name) const { return members()[core_->rank_of(Peer(name)).value]; }
+Caller Worker::with(CallOptions options) const { return Caller(core_->shared_from_this(), options); }
+c10::IValue Worker::rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return with({}).rpc_sync(to, name, std::move(args));
+}
+Future<c10::IValue> Worker::rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return with({}).rpc_async(to, name, std::move(args));
+}
+RRef<at::Tensor> Worker::remote(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return with({}).remote(to, name, std::move(args));
+}
+void Worker::barrier() { core_->agent().barrier(); }
+void Worker::leave() { core_->leave(); }
+void Worker::close() { core_->close(); }
+
+c10::IValue Caller::rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return detail::unpack_result<c10::IValue>(wait(to, detail::by_name(name, args)), name);
+}
+
+Future<c10::IValue> Caller::rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  Promise<c10::IValue> promise(host());
+  start(to, detail::by_name(name, args), promise.future().core(),
+        [promise, name = std::string(name)](detail::Packet packet) {
+          detail::fulfil<c10::IValue>(promise, std::move(packet), name);
+        });
+  return promise.future();
+}
+
+RRef<at::Tensor> Caller::remote(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  return RRef<at::Tensor>(detail::remote_at(core_, rank_of(to), detail::by_name(name, args), options_));
+}
+
+std::shared_ptr<detail::FutureHost> Caller::host() const { return core_; }
+int Caller::rank_of(const Peer& peer) const { return core_->rank_of(peer).value; }
+
+detail::Packet Caller::wait(const Peer& to, detail::Outcall call) const {
+  return core_->agent().call(core_->rank_of(to), std::move(call), options_);
+}
+
+void Caller::start(const Peer& to, detail::Outcall call, std::shared_ptr<detail::FutureCore> future,
+                   std::function<void(detail::Packet)> done) const {
+  core_->agent().start(core_->rank_of(to), std::move(call), options_, std::move(future), std::move(done));
+}
+
+}  // namespace farad

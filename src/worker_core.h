@@ -1,0 +1,66 @@
+#pragma once
+
+#include <farad/worker.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ref/table.h"
+#include "rpc/agent.h"
+
+namespace farad::detail {
+
+/// What a Worker is made of, and what its futures and references keep alive.
+class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::enable_shared_from_this<WorkerCore> {
+ public:
+  static std::shared_ptr<WorkerCore> join(WorkerOptions options);
+  ~WorkerCore() override;
+
+  rpc::Agent& agent() { return *agent_; }
+  ref::Table& table() { return *table_; }
+  const WorkerInfo& self() const { return members_[agent_->fabric().self().rank.value]; }
+  const std::vector<WorkerInfo>& members() const { return members_; }
+  base::Rank rank_of(const Peer& peer) const;
+
+  void close();
+  void leave();
+  void end(const std::string& why);
+
+  // As the host of futures:
+  void wait(FutureCore& core, std::chrono::steady_clock::time_point deadline) override { agent_->wait(core, deadline); }
+  void run(std::function<void()> continuation) override;
+  std::chrono::steady_clock::time_point now() const override;
+
+  /// For its life, this worker is Worker::current() on this thread.
+  class Scope {
+   public:
+    explicit Scope(WorkerCore& core);
+    ~Scope();
+    Scope(const Scope&) = delete;
+
+   private:
+    WorkerCore* before_;
+  };
+  static WorkerCore* current();
+  static WorkerCore& of(Worker& worker) { return *worker.core_; }
+  /// The Worker that current() refers to; it does not own the core.
+  Worker& handle() { return *handle_; }
+
+ private:
+  WorkerCore() = default;
+  ref::Table::Services services();
+  void run_as_worker(const std::function<void()>& task) override;
+  std::weak_ptr<void> life() override { return weak_from_this(); }
+  rpc::References& references() override { return *table_; }
+
+  // Constant once joined: a member that restarts keeps its name and rank.
+  std::vector<WorkerInfo> members_;
+  std::unordered_map<std::string, base::Rank> ranks_;
+  std::shared_ptr<ref::Table> table_;
+  std::unique_ptr<rpc::Agent> agent_;
+  std::unique_ptr<Worker> handle_;
+};
+
+}  // namespace farad::detail

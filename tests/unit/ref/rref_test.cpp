@@ -1,0 +1,206 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <farad/rref.h>
+#include <farad/spawn.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <thread>
+
+namespace farad {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Neither copied nor sent.
+class Engine {
+ public:
+  explicit Engine(int64_t start) : value_(start) { ++alive; }
+  ~Engine() { --alive; }
+  Engine(const Engine&) = delete;
+
+  int64_t add(int64_t n) { return value_ += n; }
+  int64_t value() const { return value_; }
+  at::Tensor scaled(const at::Tensor& x) const { return x * value_; }
+
+  static std::atomic<int> alive;
+
+ private:
+  int64_t value_;
+};
+std::atomic<int> Engine::alive{0};
+
+using Owned = std::unique_ptr<Engine>;
+
+Owned make_engine(int64_t start) { return std::make_unique<Engine>(start); }
+at::Tensor make_tensor() { return at::ones({3}); }
+int64_t cannot() { throw std::runtime_error("cannot make it"); }
+int64_t value_through(RRef<Owned> ref) { return ref.rpc_sync<&Engine::value>(); }
+RRef<Owned> pass_back(RRef<Owned> ref) { return ref; }
+int64_t value_by_next(RRef<Owned> ref, int64_t hops) {
+  auto& worker = Worker::current();
+  if (hops == 0) return value_through(ref);
+  return worker.rpc_sync<value_by_next>((worker.rank() + 1) % worker.size(), ref, hops - 1);
+}
+int64_t sum_of(std::map<std::string, std::vector<RRef<Owned>>> all) {
+  int64_t sum = 0;
+  for (auto& [name, refs] : all) {
+    for (auto& ref : refs) sum += ref.rpc_sync<&Engine::value>();
+  }
+  return sum;
+}
+int64_t twice(Owned& engine, int64_t n) { return engine->add(n) + engine->add(n); }
+
+class RRefSuite : public testing::TestWithParam<const char*> {
+ protected:
+  void run(int size, const std::function<void(Worker&)>& at_rank_0) {
+    WorkerOptions options;
+    options.transport = GetParam();
+    spawn_threads(
+        size,
+        [&](Worker& worker) {
+          if (worker.rank() == 0) at_rank_0(worker);
+        },
+        options);
+    EXPECT_EQ(Engine::alive, 0) << "freed when nobody holds it any more, at the latest when the group ends";
+  }
+  /// Drops travel: they need a moment.
+  static bool soon(const std::function<bool()>& condition) {
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (!condition() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    return condition();
+  }
+};
+
+TEST_P(RRefSuite, AValueThatCannotTravelIsUsedWhereItLives) {
+  run(2, [](Worker& worker) {
+    auto engine = worker.remote<make_engine>("worker1", 5);
+    EXPECT_EQ(engine.owner().name, "worker1");
+    EXPECT_FALSE(engine.is_owner());
+    EXPECT_EQ(engine.rpc_sync<&Engine::add>(2), 7);
+    EXPECT_EQ(engine.rpc_async<&Engine::value>().wait(), 7);
+    EXPECT_EQ(engine.rpc_sync<twice>(1), 17);
+    EXPECT_EQ(engine.remote<&Engine::scaled>(at::ones({2})).to_here()[0].item<int64_t>(), 9);
+    EXPECT_TRUE(engine.confirmed());
+    EXPECT_THROW(engine.local_value(), c10::Error);
+  });
+}
+
+TEST_P(RRefSuite, ItIsFreedWhenTheLastHandleGoes) {
+  run(2, [](Worker& worker) {
+    auto engine = worker.remote<make_engine>("worker1", 5);
+    auto copy = engine;
+    engine.rpc_sync<&Engine::value>();
+    EXPECT_EQ(Engine::alive, 1);
+    engine = {};
+    EXPECT_EQ(copy.rpc_sync<&Engine::value>(), 5);
+    copy = {};
+    EXPECT_TRUE(soon([] { return Engine::alive == 0; }));
+  });
+}
+
+TEST_P(RRefSuite, ToHereCopiesTheValue) {
+  run(2, [](Worker& worker) {
+    auto ref = worker.remote<make_tensor>("worker1");
+    auto first = ref.to_here();
+    first.mul_(7);
+    EXPECT_EQ(ref.to_here()[0].item<float>(), 1) << "a copy";
+  });
+}
+
+TEST_P(RRefSuite, ReferencesTravelToThirdWorkersAndBackAndInCircles) {
+  run(3, [](Worker& worker) {
+    auto engine = worker.remote<make_engine>("worker1", 5);
+    EXPECT_EQ(worker.rpc_sync<value_through>("worker2", engine), 5);
+    EXPECT_EQ(worker.rpc_sync<value_through>("worker1", engine), 5) << "to its owner";
+    EXPECT_EQ(worker.rpc_sync<value_through>("worker0", engine), 5) << "to oneself";
+    EXPECT_EQ(worker.rpc_sync<pass_back>("worker2", engine).rpc_sync<&Engine::value>(), 5);
+    EXPECT_EQ(worker.rpc_sync<pass_back>("worker1", engine).rpc_sync<&Engine::value>(), 5);
+    EXPECT_EQ(worker.rpc_sync<value_by_next>("worker1", engine, 10), 5);
+    const std::map<std::string, std::vector<RRef<Owned>>> several{{"a", {engine, engine}}, {"b", {engine}}};
+    EXPECT_EQ(worker.rpc_sync<sum_of>("worker2", several), 15);
+  });
+}
+
+TEST_P(RRefSuite, WhoMadeItMayLetGoWhileOthersUseIt) {
+  run(3, [](Worker& worker) {
+    std::vector<Future<int64_t>> values;
+    for (int i = 0; i < 20; ++i) {
+      values.push_back(worker.rpc_async<value_by_next>("worker2", worker.remote<make_engine>("worker1", i), 4));
+    }
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(values[i].wait(), i);
+    EXPECT_TRUE(soon([] { return Engine::alive == 0; }));
+  });
+}
+
+TEST_P(RRefSuite, ErrorsOfTheMakingShowAtEveryUseOnEveryHolder) {
+  run(3, [](Worker& worker) {
+    auto ref = worker.remote<cannot>("worker1");
+    for (int i = 0; i < 2; ++i) {
+      try {
+        ref.to_here();
+        FAIL();
+      } catch (const RemoteError& error) {
+        EXPECT_EQ(error.type(), "std::runtime_error");
+        EXPECT_EQ(error.text(), "cannot make it");
+      }
+    }
+    EXPECT_THROW((worker.rpc_sync<[](RRef<int64_t> r) { return r.to_here(); }>("worker2", ref)), RemoteError);
+  });
+}
+
+TEST_P(RRefSuite, TwoMakingsThatTimeOutBothFail) {
+  run(2, [](Worker& worker) {
+    auto hurried = worker.with({.timeout = 20ms});
+    auto one = hurried.remote<[] {
+      std::this_thread::sleep_for(200ms);
+      return 1;
+    }>("worker1");
+    auto two = hurried.remote<[] {
+      std::this_thread::sleep_for(200ms);
+      return 2;
+    }>("worker1");
+    EXPECT_TRUE(soon([&] {
+      try {
+        one.to_here(10ms);
+        return false;
+      } catch (const Timeout&) {
+        return true;
+      }
+    }));
+    EXPECT_THROW(two.to_here(10ms), Timeout);
+  });
+}
+
+TEST_P(RRefSuite, AnOwnValueIsReachedDirectlyAndByOthers) {
+  run(2, [](Worker& worker) {
+    auto mine = RRef<Owned>::local(worker, make_engine(3));
+    EXPECT_TRUE(mine.is_owner());
+    mine.local_value()->add(1);
+    EXPECT_EQ(worker.rpc_sync<value_through>("worker1", mine), 4);
+    EXPECT_EQ(mine.rpc_sync<&Engine::value>(), 4);
+  });
+}
+
+TEST_P(RRefSuite, AReferenceOutlivesItsWorker) {
+  RRef<Owned> left;
+  WorkerOptions options;
+  options.transport = GetParam();
+  spawn_threads(
+      2,
+      [&](Worker& worker) {
+        if (worker.rank() == 0) {
+          left = worker.remote<make_engine>("worker1", 5);
+          left.rpc_sync<&Engine::value>();
+        }
+      },
+      options);
+  EXPECT_THROW(left.rpc_sync<&Engine::value>(), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, RRefSuite, testing::Values("local", "shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace farad

@@ -52,6 +52,12 @@ FabricOptions FabricOptions::from(const WorkerOptions& options, const base::Envi
   fabric.bind = environment.text(Var::Bind).value_or("");
   fabric.queue_bytes = static_cast<size_t>(environment.number(Var::QueueBytes));
   fabric.pool_bytes = static_cast<size_t>(environment.number(Var::PoolBytes));
+  fabric.limits.body_bytes = static_cast<uint32_t>(environment.number(Var::LimitBody));
+  fabric.limits.payload_bytes = static_cast<uint64_t>(environment.number(Var::LimitPayload));
+  fabric.limits.tensors = static_cast<uint32_t>(environment.number(Var::LimitTensors));
+  fabric.limits.dims = static_cast<uint32_t>(environment.number(Var::LimitDims));
+  fabric.limits.depth = static_cast<uint32_t>(environment.number(Var::LimitDepth));
+  fabric.limits.elements = static_cast<uint32_t>(environment.number(Var::LimitElements));
   fabric.spin = std::chrono::microseconds(environment.number(Var::Spin));
   environment.check(Var::Log).raise();
   fabric.log_level = base::log_level(environment);

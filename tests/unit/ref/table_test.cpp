@@ -221,7 +221,9 @@ TEST(RefTableProperty, AValueLivesExactlyAsLongAsSomebodyHoldsIt) {
       made = made || alive > 0;
       size_t handles = 0;
       for (const auto& each : held) handles += each.size();
-      if (made && handles + on_the_way > 0) ASSERT_EQ(alive, 1) << "step " << step;
+      if (made && handles + on_the_way > 0) {
+        ASSERT_EQ(alive, 1) << "step " << step;
+      }
     }
     // What is on its way arrives and is let go of, until nothing is left.
     while (group.deliver_one()) {

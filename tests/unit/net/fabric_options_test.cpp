@@ -51,6 +51,8 @@ TEST(FabricOptions, AreThoseOfTheWorkerAndTheEnvironment) {
                              {"FARAD_SPIN_US", "0"},
                              {"FARAD_BIND", "10.0.0.3"},
                              {"FARAD_SECRET", "known to us"},
+                             {"FARAD_LIMIT_BODY", "1K"},
+                             {"FARAD_LIMIT_DEPTH", "3"},
                              {"FARAD_LOG", "debug"}},
                             worker);
 
@@ -66,6 +68,8 @@ TEST(FabricOptions, AreThoseOfTheWorkerAndTheEnvironment) {
   EXPECT_EQ(options.spin, 0us);
   EXPECT_EQ(options.bind, "10.0.0.3");
   EXPECT_EQ(options.secret.bytes(), "known to us");
+  EXPECT_EQ(options.limits.body_bytes, 1024u);
+  EXPECT_EQ(options.limits.depth, 3u);
   EXPECT_EQ(options.log_level, base::Level::Debug);
 }
 
@@ -76,6 +80,12 @@ TEST(FabricOptions, DefaultsOfTheTableAreThoseOfTheStruct) {
   EXPECT_EQ(options.queue_bytes, plain.queue_bytes);
   EXPECT_EQ(options.pool_bytes, plain.pool_bytes);
   EXPECT_EQ(options.spin, plain.spin);
+  EXPECT_EQ(options.limits.body_bytes, plain.limits.body_bytes);
+  EXPECT_EQ(options.limits.payload_bytes, plain.limits.payload_bytes);
+  EXPECT_EQ(options.limits.tensors, plain.limits.tensors);
+  EXPECT_EQ(options.limits.dims, plain.limits.dims);
+  EXPECT_EQ(options.limits.depth, plain.limits.depth);
+  EXPECT_EQ(options.limits.elements, plain.limits.elements);
   EXPECT_EQ(options.log_level, plain.log_level);
   EXPECT_TRUE(options.secret.empty());
 }

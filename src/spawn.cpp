@@ -12,6 +12,7 @@
 #include <exception>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -44,17 +45,26 @@ void run_member(const std::function<void(Worker&)>& fn, WorkerOptions options,
   }
 }
 
-int threads_of_this_process() {
-  int count = 0;
+std::set<std::string> threads_of_this_process() {
+  std::set<std::string> ids;
   if (DIR* tasks = ::opendir("/proc/self/task")) {
-    while (const dirent* entry = ::readdir(tasks)) count += entry->d_name[0] != '.';
+    while (const dirent* entry = ::readdir(tasks)) {
+      if (entry->d_name[0] != '.') ids.insert(entry->d_name);
+    }
     ::closedir(tasks);
   }
-  return count;
+  return ids;
 }
 
 /// Those that libraries start when they are loaded, before main(): OpenBLAS does, and knows how to survive a fork.
-const int threads_at_load = threads_of_this_process();
+const std::set<std::string> threads_at_load = threads_of_this_process();
+
+/// Not a difference of two numbers: OpenBLAS ends its threads when we fork.
+int threads_started() {
+  int count = 0;
+  for (const auto& id : threads_of_this_process()) count += !threads_at_load.contains(id);
+  return count;
+}
 
 /// A forked process has a copy of what was not written yet, and one that ends by _exit() writes nothing more.
 void flush_output() {
@@ -111,12 +121,12 @@ std::optional<Failed> failure_of(const Child& child, int status) {
   return Failed{std::make_exception_ptr(RemoteError(std::move(hops), told[0], told[1])), told[0] == "farad::PeerLost"};
 }
 
-/// Takes in those that have ended, or, to the last, all.
-void bury(std::vector<Child>& children, std::vector<Failed>& failures, bool all) {
+/// Takes in those that have ended; with WNOHANG as option, without waiting for the others.
+void bury(std::vector<Child>& children, std::vector<Failed>& failures, int option) {
   std::erase_if(children, [&](const Child& child) {
     int status = 0;
     // Only our own children: the caller may have others.
-    if (::waitpid(child.pid, &status, all ? 0 : WNOHANG) <= 0) return false;
+    if (::waitpid(child.pid, &status, option) <= 0) return false;
     if (auto failure = failure_of(child, status)) failures.push_back(std::move(*failure));
     ::close(child.pipe);
     return true;
@@ -146,11 +156,11 @@ Child bear(const std::function<void(Worker&)>& fn, const WorkerOptions& options)
 
 void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
   TORCH_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
-  if (const int threads = threads_of_this_process() - threads_at_load; threads > 0) {
-    throw Error(
-        "[spawn] this process has started " + std::to_string(threads) +
-        " threads, which a fork would leave behind in the middle of whatever they do: call spawn before libtorch "
-        "has run in parallel, a Worker has joined or a thread was started; or use spawn_threads");
+  if (const int threads = threads_started(); threads > 0) {
+    throw Error("[spawn] this process has started " + std::to_string(threads) +
+                (threads == 1 ? " thread" : " threads") +
+                ", which a fork would leave behind in the middle of whatever they do: call spawn before libtorch "
+                "has run in parallel, a Worker has joined or a thread was started; or use spawn_threads");
   }
   options.size = n;
   if (options.rendezvous.empty()) {
@@ -162,17 +172,20 @@ void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options)
   for (options.rank = 0; options.rank < n; ++options.rank) children.push_back(bear(fn, options));
 
   std::vector<Failed> failures;
-  while (!children.empty() && failures.empty()) {
-    bury(children, failures, false);
-    if (!children.empty() && failures.empty()) ::usleep(1000);
+  // Whoever failed because it lost another may be seen first: a process that ends lets go of what its peers watch some
+  // time before it has ended. So look a little longer for the cause, and not for ever, for it may only be stuck.
+  const auto cause = [&] {
+    return std::find_if(failures.begin(), failures.end(), [](const Failed& f) { return !f.by_another; });
+  };
+  for (int patience = 1000; !children.empty() && cause() == failures.end() && patience > 0;) {
+    bury(children, failures, WNOHANG);
+    if (!failures.empty()) --patience;
+    ::usleep(1000);
   }
   if (failures.empty()) return;
-  // Whoever failed because it lost another may have been seen first, but the other had ended before.
-  bury(children, failures, false);
-  const auto cause = std::find_if(failures.begin(), failures.end(), [](const Failed& f) { return !f.by_another; });
-  const auto error = (cause == failures.end() ? failures.begin() : cause)->error;
+  const auto error = (cause() == failures.end() ? failures.begin() : cause())->error;
   for (const auto& child : children) ::kill(child.pid, SIGKILL);
-  bury(children, failures, true);
+  bury(children, failures, 0);
   std::rethrow_exception(error);
 }
 

@@ -6,9 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <exception>
+#include <iostream>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,117 +26,167 @@
 namespace farad {
 namespace {
 
-/// Joins, runs and closes; what `fn` throws goes before what close() throws.
-void run_member(const std::function<void(Worker&)>& fn, WorkerOptions options) {
-  Worker worker = Worker::join(std::move(options));
-  {
-    detail::WorkerCore::Scope scope(detail::WorkerCore::of(worker));
-    fn(worker);
+/// Joins, runs and closes. A failure is reported before the worker ends: its peers fail then, too, but were not first.
+void run_member(const std::function<void(Worker&)>& fn, WorkerOptions options,
+                const std::function<void(std::exception_ptr)>& report) {
+  try {
+    Worker worker = Worker::join(std::move(options));
+    try {
+      {
+        detail::WorkerCore::Scope scope(detail::WorkerCore::of(worker));
+        fn(worker);
+      }
+      worker.close();
+    } catch (...) {
+      report(std::current_exception());
+    }
+  } catch (...) {
+    report(std::current_exception());
   }
-  worker.close();
 }
 
-int threads_of_this_process() {
-  int count = 0;
+std::set<std::string> threads_of_this_process() {
+  std::set<std::string> ids;
   if (DIR* tasks = ::opendir("/proc/self/task")) {
-    while (const dirent* entry = ::readdir(tasks)) count += entry->d_name[0] != '.';
+    while (const dirent* entry = ::readdir(tasks)) {
+      if (entry->d_name[0] != '.') ids.insert(entry->d_name);
+    }
     ::closedir(tasks);
   }
-  return count;
+  return ids;
 }
 
 /// Those that libraries start when they are loaded, before main(): OpenBLAS does, and knows how to survive a fork.
-const int threads_at_load = threads_of_this_process();
+const std::set<std::string> threads_at_load = threads_of_this_process();
 
-/// What a child tells of its failure before it ends: type and text, each ended by a zero.
+/// Not a difference of two numbers: OpenBLAS ends its threads when we fork.
+int threads_started() {
+  int count = 0;
+  for (const auto& id : threads_of_this_process()) count += !threads_at_load.contains(id);
+  return count;
+}
+
+/// A forked process has a copy of what was not written yet, and one that ends by _exit() writes nothing more.
+void flush_output() {
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+}
+
+/// What a child tells of its failure before it ends: type, text and hops, each ended by a zero.
 void tell(int pipe, const rpc::Failure& failure) {
-  std::string bytes = failure.type;
-  bytes += '\0';
-  bytes += failure.text;
-  bytes += '\0';
+  constexpr size_t most_text = 16'384;  // Nobody reads before we have ended, so it must fit into the pipe.
+  std::string bytes;
+  const auto add = [&](const std::string& part) { bytes.append(part.c_str()).push_back('\0'); };
+  add(failure.type);
+  add(failure.text.substr(0, most_text));
+  for (const auto& hop : failure.hops) {
+    if (bytes.size() + hop.size() < 2 * most_text) add(hop);
+  }
   [[maybe_unused]] const ssize_t n = ::write(pipe, bytes.data(), bytes.size());
 }
 
 struct Child {
+  std::string name;
   pid_t pid;
   int pipe;
 };
 
-std::exception_ptr failure_of(int rank, const Child& child, int status) {
-  const std::string who = "worker" + std::to_string(rank);
-  if (WIFSIGNALED(status)) {
-    return std::make_exception_ptr(PeerLost("[spawn] " + who + " was ended by " + ::strsignal(WTERMSIG(status))));
+struct Failed {
+  std::exception_ptr error;
+  bool by_another = false;  ///< only because another was lost
+};
+
+std::vector<std::string> told_by(int pipe) {
+  std::string bytes;
+  char some[4096];
+  for (ssize_t n; (n = ::read(pipe, some, sizeof(some))) > 0;) bytes.append(some, static_cast<size_t>(n));
+  std::vector<std::string> parts;
+  for (size_t at = 0, end; (end = bytes.find('\0', at)) != bytes.npos; at = end + 1) {
+    parts.push_back(bytes.substr(at, end - at));
   }
-  if (WEXITSTATUS(status) == 0) return nullptr;
-  std::string told;
-  char bytes[4096];
-  for (ssize_t n; (n = ::read(child.pipe, bytes, sizeof(bytes))) > 0;) told.append(bytes, static_cast<size_t>(n));
-  if (const size_t cut = told.find('\0'); cut != told.npos) {
-    return std::make_exception_ptr(RemoteError({"spawn", who}, told.substr(0, cut), told.substr(cut + 1).c_str()));
+  return parts;
+}
+
+std::optional<Failed> failure_of(const Child& child, int status) {
+  const auto lost = [&](const std::string& how) {
+    return Failed{std::make_exception_ptr(PeerLost("[spawn] " + child.name + how))};
+  };
+  if (WIFSIGNALED(status)) return lost(std::string(" was ended by ") + ::strsignal(WTERMSIG(status)));
+  if (WEXITSTATUS(status) == 0) return {};
+  const auto told = told_by(child.pipe);
+  if (told.size() < 2) return lost(" ended with exit code " + std::to_string(WEXITSTATUS(status)));
+  std::vector<std::string> hops{"spawn", child.name};
+  hops.insert(hops.end(), told.begin() + 2, told.end());
+  return Failed{std::make_exception_ptr(RemoteError(std::move(hops), told[0], told[1])), told[0] == "farad::PeerLost"};
+}
+
+/// Takes in those that have ended; with WNOHANG as option, without waiting for the others.
+void bury(std::vector<Child>& children, std::vector<Failed>& failures, int option) {
+  std::erase_if(children, [&](const Child& child) {
+    int status = 0;
+    // Only our own children: the caller may have others.
+    if (::waitpid(child.pid, &status, option) <= 0) return false;
+    if (auto failure = failure_of(child, status)) failures.push_back(std::move(*failure));
+    ::close(child.pipe);
+    return true;
+  });
+}
+
+Child bear(const std::function<void(Worker&)>& fn, const WorkerOptions& options) {
+  int ends[2];
+  TORCH_CHECK(::pipe(ends) == 0, "[spawn] pipe: ", std::strerror(errno));
+  const pid_t pid = ::fork();
+  TORCH_CHECK(pid >= 0, "[spawn] fork: ", std::strerror(errno));
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // Nobody is left behind if we are killed.
+    run_member(fn, options, [&](std::exception_ptr error) {
+      tell(ends[1], rpc::describe(error));
+      flush_output();
+      ::_exit(1);
+    });
+    flush_output();
+    ::_exit(0);
   }
-  return std::make_exception_ptr(
-      PeerLost("[spawn] " + who + " ended with exit code " + std::to_string(WEXITSTATUS(status))));
+  ::close(ends[1]);
+  return {options.name.empty() ? "worker" + std::to_string(options.rank) : options.name, pid, ends[0]};
 }
 
 }  // namespace
 
 void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
   TORCH_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
-  if (const int threads = threads_of_this_process() - threads_at_load; threads > 0) {
-    throw Error(
-        "[spawn] this process has started " + std::to_string(threads) +
-        " threads, which a fork would leave behind in the middle of whatever they do: call spawn before libtorch "
-        "has run in parallel, a Worker has joined or a thread was started; or use spawn_threads");
+  if (const int threads = threads_started(); threads > 0) {
+    throw Error("[spawn] this process has started " + std::to_string(threads) +
+                (threads == 1 ? " thread" : " threads") +
+                ", which a fork would leave behind in the middle of whatever they do: call spawn before libtorch "
+                "has run in parallel, a Worker has joined or a thread was started; or use spawn_threads");
   }
   options.size = n;
   if (options.rendezvous.empty()) {
     options.rendezvous =
         "file:///tmp/farad-spawn-" + std::to_string(::getpid()) + "-" + std::to_string(net::new_birth());
   }
+  flush_output();
   std::vector<Child> children;
-  for (int rank = 0; rank < n; ++rank) {
-    int ends[2];
-    TORCH_CHECK(::pipe(ends) == 0, "[spawn] pipe: ", std::strerror(errno));
-    const pid_t pid = ::fork();
-    TORCH_CHECK(pid >= 0, "[spawn] fork: ", std::strerror(errno));
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // Nobody is left behind if we are killed.
-      options.rank = rank;
-      try {
-        run_member(fn, options);
-      } catch (...) {
-        tell(ends[1], rpc::describe(std::current_exception()));
-        ::_exit(1);
-      }
-      ::_exit(0);
-    }
-    ::close(ends[1]);
-    children.push_back({pid, ends[0]});
-  }
+  for (options.rank = 0; options.rank < n; ++options.rank) children.push_back(bear(fn, options));
 
-  std::exception_ptr first;
-  for (size_t left = children.size(); left > 0; --left) {
-    int status = 0;
-    pid_t pid = -1;
-    size_t rank = 0;
-    // Only our own children: the caller may have others.
-    while (pid <= 0) {
-      for (rank = 0; rank < children.size() && pid <= 0; ++rank) {
-        if (children[rank].pid > 0) pid = ::waitpid(children[rank].pid, &status, left == 1 ? 0 : WNOHANG);
-        if (pid > 0) break;
-      }
-      if (pid <= 0) ::usleep(1000);
-    }
-    children[rank].pid = -1;
-    if (auto failure = failure_of(static_cast<int>(rank), children[rank], status); failure && !first) {
-      first = failure;
-      for (const auto& child : children) {
-        if (child.pid > 0) ::kill(child.pid, SIGKILL);
-      }
-    }
-    ::close(children[rank].pipe);
+  std::vector<Failed> failures;
+  // Whoever failed because it lost another may be seen first: a process that ends lets go of what its peers watch some
+  // time before it has ended. So look a little longer for the cause, and not for ever, for it may only be stuck.
+  const auto cause = [&] {
+    return std::find_if(failures.begin(), failures.end(), [](const Failed& f) { return !f.by_another; });
+  };
+  for (int patience = 1000; !children.empty() && cause() == failures.end() && patience > 0;) {
+    bury(children, failures, WNOHANG);
+    if (!failures.empty()) --patience;
+    ::usleep(1000);
   }
-  if (first) std::rethrow_exception(first);
+  if (failures.empty()) return;
+  const auto error = (cause() == failures.end() ? failures.begin() : cause())->error;
+  for (const auto& child : children) ::kill(child.pid, SIGKILL);
+  bury(children, failures, 0);
+  std::rethrow_exception(error);
 }
 
 void spawn_threads(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
@@ -146,12 +200,10 @@ void spawn_threads(int n, const std::function<void(Worker&)>& fn, WorkerOptions 
     threads.emplace_back([&, rank] {
       auto mine = options;
       mine.rank = rank;
-      try {
-        run_member(fn, std::move(mine));
-      } catch (...) {
+      run_member(fn, std::move(mine), [&](std::exception_ptr error) {
         base::Lock lock(mutex);
-        if (!first) first = std::current_exception();
-      }
+        if (!first) first = error;
+      });
     });
   }
   for (auto& thread : threads) thread.join();

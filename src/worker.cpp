@@ -105,9 +105,13 @@ void WorkerCore::run_as_worker(const std::function<void()>& task) {
 }
 
 void WorkerCore::run(std::function<void()> continuation) {
+  agent_->begin_work();
   auto task = [this, next = std::move(continuation)] {
-    Scope scope(*this);
-    next();
+    {
+      Scope scope(*this);
+      next();
+    }
+    agent_->end_work();
   };
   // After the end there are no threads of ours; whoever completed the future goes on itself.
   if (!agent_->executor().post(task)) task();

@@ -36,21 +36,17 @@ Agent::Agent(net::FabricOptions fabric, Options options, AgentHost& host)
       host_(host),
       fabric_(net::Fabric::join(std::move(fabric), *this)),
       pending_(fabric_->self().birth),
-      sent_(fabric_->size()),
-      received_(fabric_->size()),
+      counts_(fabric_->size()),
       timer_parker_(fabric_->runtime().make_parker()),
       executor_(fabric_->runtime(), "farad-rpc", threads_for(options.threads)) {
   for (const auto& member : fabric_->members()) names_.push_back(member.name);
   closing_ = std::make_unique<Closing>(
       fabric_->self().rank, fabric_->size(),
-      [this](Rank to, wire::Message message) { (void)fabric_->post(to, std::move(message)).status; },
-      [this] {
-        base::Lock lock(mutex_);
-        auto watchers = std::move(watchers_);
-        watchers_.clear();
-        lock.unlock();
-        for (auto& watcher : watchers) watcher->complete();
-      });
+      [this](Rank to, wire::Message message) {
+        // Of one that was gone before we ever talked to it, nothing else will tell.
+        if (fabric_->post(to, std::move(message)).status.code() == Code::PeerLost) closing_->on_lost(to);
+      },
+      [this] { wake_watchers(); });
   timer_ = fabric_->runtime().start("farad-timer", [this] { expire_calls(); });
 }
 
@@ -60,7 +56,7 @@ Agent::~Agent() { end("the worker was destroyed"); }
 
 uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, std::chrono::milliseconds timeout,
                      std::function<void(Outcome)> done) {
-  const auto now = fabric_->runtime().now();
+  const auto since = deadline == base::never ? fabric_->runtime().now() : deadline - timeout;
   CallHeader header;
   if (call.function) header.function = call.function->id;
   header.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(timeout.count(), UINT32_MAX));
@@ -69,28 +65,28 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
   header.object = call.object;
   header.name = call.name;
   if (!call.arguments.references.empty()) header.loans = host_.references().lend(to, call.arguments.references);
+  begin_work();
   uint64_t id = 0;
-  if (!call.one_way) id = pending_.add({to, function_of(call), deadline, now, std::move(done), {}});
-  {
-    base::Lock lock(mutex_);
-    ++sent_[to.value];
-  }
+  if (!call.one_way) id = pending_.add({to, function_of(call), deadline, since, std::move(done), {}});
   try {
     auto message = encode_call(id, header, std::move(call.arguments));
     const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
                                                               : fabric_->send(to, std::move(message), deadline);
-    if (call.one_way) return 0;
-    if (auto lost = pending_.sent(id, incarnation)) {
-      lost->done(
-          {{Code::PeerLost, "[rpc] call of \"" + lost->function + "\" to " + name_of(to) + ": lost it"}, {}, {}});
-    }
-  } catch (...) {
     {
       base::Lock lock(mutex_);
-      --sent_[to.value];
+      count({to, incarnation}, &Count::sent);
     }
-    pending_.take(id);
+    if (call.one_way) {
+      end_work();
+    } else if (auto lost = pending_.sent(id, incarnation)) {
+      complete(*lost,
+               {{Code::PeerLost, "[rpc] call of \"" + lost->function + "\" to " + name_of(to) + ": lost it"}, {}, {}});
+    }
+  } catch (...) {
     if (!header.loans.empty()) host_.references().take_back(to, header.loans);
+    // If somebody else has taken it, because we end, then that is how it ends.
+    if (!call.one_way && !pending_.take(id)) return id;
+    end_work();
     throw;
   }
   return id;
@@ -117,11 +113,11 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
   if (!fabric_->driver().wait(*waiter, deadline)) {
     if (pending_.take(id)) {
       give_up(to, id);
+      end_work();
       throw Timeout("[rpc] call of \"" + function + "\" to " + name_of(to) + ": no reply in " + seconds(timeout));
     }
     fabric_->driver().wait(*waiter, base::never);  // Somebody is completing it right now.
   }
-  activity_changed();
   if (auto error = error_of(outcome, to, function)) std::rethrow_exception(error);
   return std::move(outcome.result);
 }
@@ -141,13 +137,12 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
     } else {
       done(std::move(outcome.result));
     }
-    activity_changed();
   });
   future->set_cancel([life = host_.life(), this, to, id] {
     const auto alive = life.lock();
     if (alive && pending_.take(id)) {
       give_up(to, id);
-      activity_changed();
+      end_work();
     }
   });
   if (deadline < timer_next_.load()) timer_parker_->unpark();
@@ -160,16 +155,22 @@ void Agent::give_up(Rank to, uint64_t id) {
   (void)fabric_->post(to, std::move(message)).status;
 }
 
+void Agent::complete(const PendingCall& call, Outcome outcome) {
+  call.done(std::move(outcome));
+  end_work();
+}
+
 void Agent::expire_calls() {
   while (!ended_.load()) {
+    timer_next_.store(base::never);  // Whoever adds a call from here on wakes us, unless it was in time to be seen.
     base::TimePoint next;
     for (auto& [id, call] : pending_.take_expired(fabric_->runtime().now(), next)) {
       give_up(call.to, id);
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - call.since);
-      call.done({{Code::Timeout, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) + ": no reply in " +
-                                     seconds(waited)},
-                 {},
-                 {}});
+      complete(call, {{Code::Timeout, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) +
+                                          ": no reply in " + seconds(waited)},
+                      {},
+                      {}});
     }
     timer_next_.store(next);
     timer_parker_->park(next);
@@ -221,7 +222,8 @@ void Agent::take_call(net::Peer from, wire::Message&& message) {
   auto call = std::make_shared<Incall>(*this, from, std::move(message));
   {
     base::Lock lock(mutex_);
-    ++received_[from.rank.value];
+    count(from, &Count::received);
+    begin_work();
     running_.emplace(std::pair(from, id == 0 ? ++one_way_ : id), call);
     call->key = id == 0 ? one_way_ : id;
   }
@@ -233,7 +235,7 @@ void Agent::finished(const std::shared_ptr<Incall>& call) {
     base::Lock lock(mutex_);
     running_.erase({call->from(), call->key});
   }
-  activity_changed();
+  end_work();
 }
 
 void Agent::take_reply(net::Peer from, wire::Message&& message) {
@@ -247,7 +249,7 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
     outcome.result.references = host_.references().receive(from.rank, loans);
   }
   if (!call) return;  // The caller gave up first. A late reply is news to nobody.
-  if (!outcome.status.ok()) return call->done(std::move(outcome));
+  if (!outcome.status.ok()) return complete(*call, std::move(outcome));
   if (message.body.empty() || message.body[0] > good_with_loans) {
     outcome.status = {Code::Protocol,
                       "[rpc] call of \"" + call->function + "\" to " + name_of(call->to) + ": a reply that is none"};
@@ -258,7 +260,7 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
     outcome.result.body = std::move(message.body);
     outcome.result.tensors = std::move(message.tensors);
   }
-  call->done(std::move(outcome));
+  complete(*call, std::move(outcome));
 }
 
 void Agent::take_cancel(net::Peer from, uint64_t id) {
@@ -269,30 +271,34 @@ void Agent::take_cancel(net::Peer from, uint64_t id) {
 
 void Agent::on_lost(net::Peer peer, const Status& why) {
   for (auto& call : pending_.take_all_of(peer)) {
-    call.done(
-        {{Code::PeerLost, "[rpc] call of \"" + call.function + "\" to " + name_of(peer.rank) + ": " + why.message()},
-         {},
-         {}});
+    complete(call, {{Code::PeerLost,
+                     "[rpc] call of \"" + call.function + "\" to " + name_of(peer.rank) + ": " + why.message()},
+                    {},
+                    {}});
   }
   {
     base::Lock lock(mutex_);
     for (auto& [key, call] : running_) {
       if (key.first == peer) call->cancel();
     }
+    if (auto& known = counts_[peer.rank.value]; known.incarnation <= peer.incarnation) known = {peer.incarnation, true};
   }
   host_.references().on_lost(peer.rank);
   closing_->on_lost(peer.rank);
-  activity_changed();
+  if (ending_.load()) report_activity();
 }
 
 void Agent::on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const Status& why) {
   if (kind == to_number(Kind::Call)) {
     {
       base::Lock lock(mutex_);
-      --sent_[to.rank.value];
+      count(to, &Count::sent, -1);
     }
-    if (auto call = pending_.take(tag))
-      call->done({{Code::Invalid, "[rpc] call of \"" + call->function + "\": " + why.message()}, {}, {}});
+    if (auto call = pending_.take(tag)) {
+      complete(*call, {{Code::Invalid, "[rpc] call of \"" + call->function + "\": " + why.message()}, {}, {}});
+    } else if (ending_.load()) {
+      report_activity();
+    }
   } else if (kind == to_number(Kind::Reply)) {
     const Failure failure{Code::Invalid, {}, "[rpc] its result: " + why.message(), {}};
     (void)fabric_->post(to.rank, encode_failure(tag, failure)).status;
@@ -301,19 +307,41 @@ void Agent::on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const Status& wh
 
 // --- The end ---
 
-Traffic Agent::traffic() const {
-  base::Lock lock(mutex_);
-  return {sent_, received_};
+void Agent::count(net::Peer peer, uint64_t Count::* which, int64_t by) {
+  auto& known = counts_[peer.rank.value];
+  if (known.incarnation < peer.incarnation) known = {peer.incarnation};
+  if (known.incarnation == peer.incarnation && !known.lost) known.*which += static_cast<uint64_t>(by);
 }
 
-bool Agent::idle() const {
-  if (pending_.size() > 0) return false;
+Activity Agent::activity() {
+  Activity now;
   base::Lock lock(mutex_);
-  return running_.empty();
+  for (const auto& known : counts_) {
+    now.traffic.sent.push_back(known.sent);
+    now.traffic.received.push_back(known.received);
+  }
+  // Last, and under the lock that all counting takes: if there is no work now, then all that was sent is counted.
+  now.idle = work_.load() == 0;
+  now.look = ++looks_;
+  return now;
 }
 
-void Agent::activity_changed() {
-  if (closing_->begun()) closing_->update(traffic(), idle());
+void Agent::end_work() {
+  if (work_.fetch_sub(1) == 1 && ending_.load()) report_activity();
+}
+
+void Agent::report_activity() {
+  closing_->update(activity());
+  wake_watchers();
+}
+
+void Agent::wake_watchers() {
+  std::vector<std::shared_ptr<net::Waiter>> watchers;
+  {
+    base::Lock lock(mutex_);
+    watchers.swap(watchers_);
+  }
+  for (auto& watcher : watchers) watcher->complete();
 }
 
 void Agent::wait_until(const std::function<bool()>& ready) {
@@ -340,20 +368,24 @@ void Agent::barrier() {
   if (ended_.load()) throw Closed("[rpc] barrier: this worker is closed");
   const uint64_t number = closing_->enter_barrier();
   wait_until([&] { return closing_->barrier_passed(number) || !closing_->lost().empty() || ended_.load(); });
-  if (!closing_->barrier_passed(number)) lost_status("barrier").raise();
+  if (closing_->barrier_passed(number)) return;
+  lost_status("barrier").raise();
+  throw Closed("[rpc] barrier: this worker was closed meanwhile");
 }
 
 void Agent::leave() {
   if (ended_.load()) return;
-  wait_until([&] { return idle(); });
+  ending_.store(true);
+  wait_until([&] { return work_.load() == 0 || ended_.load(); });
   closing_->leave();
+  wait_until([&] { return closing_->all_know_we_left() || ended_.load(); });
   end("this worker left");
 }
 
 Status Agent::close() {
   if (ended_.load()) return {};
-  closing_->begin(traffic(), idle());
-  activity_changed();
+  ending_.store(true);
+  closing_->begin(activity());
   wait_until([&] { return closing_->confirmed() || ended_.load(); });
   auto status = lost_status("close");
   end("this worker is closed");
@@ -366,7 +398,8 @@ void Agent::end(const std::string& why) {
   timer_parker_->unpark();
   timer_.reset();
   for (auto& call : pending_.take_all()) {
-    call.done({{Code::Closed, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) + ": " + why}, {}, {}});
+    complete(call,
+             {{Code::Closed, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) + ": " + why}, {}, {}});
   }
   executor_.close();
 }

@@ -1,5 +1,6 @@
 #include "rpc/closing.h"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -9,6 +10,22 @@
 namespace farad::rpc {
 
 using base::Rank;
+
+namespace {
+
+std::vector<int> numbers_of(const std::set<Rank>& ranks) {
+  std::vector<int> numbers;
+  for (Rank rank : ranks) numbers.push_back(rank.value);
+  return numbers;
+}
+
+std::set<Rank> ranks_of(const std::vector<int>& numbers) {
+  std::set<Rank> ranks;
+  for (int number : numbers) ranks.insert(Rank(static_cast<uint16_t>(number)));
+  return ranks;
+}
+
+}  // namespace
 
 /// All that members say to each other here.
 struct Closing::Note {
@@ -47,45 +64,51 @@ void Closing::dispatch(Outbox out) {
   changed_();
 }
 
+std::vector<Rank> Closing::others() const {
+  std::vector<Rank> ranks;
+  for (int r = 0; r < size_; ++r) {
+    if (const Rank rank(static_cast<uint16_t>(r)); rank != self_ && present(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void Closing::send_to_others(Outbox& out, const Note& note) const {
+  for (Rank rank : others()) out.emplace_back(rank, note.encode());
+}
+
 void Closing::report(Outbox& out) {
-  if (!begun_ || !idle_ || decided_) return;
+  if (!begun_ || !now_.idle || decided_) return;
   if (decider() == self_) {
-    reports_[self_] = traffic_;
+    reports_[self_] = now_;
     return consider(out);
   }
-  out.emplace_back(decider(), Note{What::Report, traffic_, 0, {}}.encode());
+  out.emplace_back(decider(), Note{What::Report, now_.traffic, now_.look, {}}.encode());
 }
 
 /// Connections are made on first use: one that was never used cannot tell of a peer's end, so the decider asks all.
 void Closing::ask_all(Outbox& out) {
-  if (decider() != self_) return;
-  for (int r = 0; r < size_; ++r) {
-    const Rank rank(static_cast<uint16_t>(r));
-    if (rank != self_ && present(rank)) out.emplace_back(rank, Note{What::Ask, {}, 0, {}}.encode());
-  }
+  if (decider() == self_) send_to_others(out, {What::Ask, {}, 0, {}});
 }
 
-void Closing::begin(Traffic traffic, bool idle) {
+void Closing::begin(Activity now) {
   Outbox out;
   {
     base::Lock lock(mutex_);
     begun_ = true;
-    traffic_ = std::move(traffic);
-    idle_ = idle;
+    now_ = std::move(now);
     ask_all(out);
     report(out);
   }
   dispatch(std::move(out));
 }
 
-void Closing::update(Traffic traffic, bool idle) {
+void Closing::update(Activity now) {
   Outbox out;
   {
     base::Lock lock(mutex_);
-    if (!begun_ || decided_) return;
-    if (idle == idle_ && traffic.sent == traffic_.sent && traffic.received == traffic_.received) return;
-    traffic_ = std::move(traffic);
-    idle_ = idle;
+    // Threads look one after the other, but come here in any order.
+    if (!begun_ || decided_ || now.look < now_.look) return;
+    now_ = std::move(now);
     report(out);
   }
   dispatch(std::move(out));
@@ -93,25 +116,19 @@ void Closing::update(Traffic traffic, bool idle) {
 
 void Closing::consider(Outbox& out) {
   if (decided_ || decider() != self_) return;
-  std::vector<Rank> members;
-  for (int r = 0; r < size_; ++r) {
-    if (const Rank rank(static_cast<uint16_t>(r)); present(rank)) members.push_back(rank);
-  }
+  auto members = others();
+  members.push_back(self_);
   for (Rank rank : members) {
     if (!reports_.contains(rank)) return;
   }
   for (Rank one : members) {
     for (Rank other : members) {
-      if (reports_[one].sent[other.value] != reports_[other].received[one.value]) return;
+      if (reports_[one].traffic.sent[other.value] != reports_[other].traffic.received[one.value]) return;
     }
   }
   decided_ = true;
   confirmed_.insert(self_);
-  std::vector<int> lost;
-  for (Rank rank : lost_) lost.push_back(rank.value);
-  for (Rank rank : members) {
-    if (rank != self_) out.emplace_back(rank, Note{What::Decided, {}, 0, lost}.encode());
-  }
+  send_to_others(out, {What::Decided, {}, 0, numbers_of(lost_)});
 }
 
 uint64_t Closing::enter_barrier() {
@@ -120,59 +137,64 @@ uint64_t Closing::enter_barrier() {
   {
     base::Lock lock(mutex_);
     number = ++entered_;
-    if (decider() == self_) {
-      entries_[self_] = number;
-      ask_all(out);
-      consider_barrier(out);
-    } else {
-      out.emplace_back(decider(), Note{What::Enter, {}, number, {}}.encode());
-    }
+    enter(out);
   }
   dispatch(std::move(out));
   return number;
 }
 
+/// Tells whoever decides which barrier we have come to.
+void Closing::enter(Outbox& out) {
+  if (decider() != self_) return (void)out.emplace_back(decider(), Note{What::Enter, {}, entered_, {}}.encode());
+  on_entry(self_, entered_, out);
+}
+
+void Closing::on_entry(Rank rank, uint64_t number, Outbox& out) {
+  const bool first = std::none_of(entries_.begin(), entries_.end(), [&](const auto& e) { return e.second >= number; });
+  auto& entry = entries_[rank];
+  entry = std::max(entry, number);
+  if (first) ask_all(out);
+  if (!lost_.empty()) send_to_others(out, {What::Lost, {}, 0, numbers_of(lost_)});
+  consider_barrier(out);
+}
+
 void Closing::consider_barrier(Outbox& out) {
-  uint64_t least = UINT64_MAX;
-  for (int r = 0; r < size_; ++r) {
-    const Rank rank(static_cast<uint16_t>(r));
-    if (!present(rank)) continue;
-    const auto entry = entries_.find(rank);
-    least = std::min(least, entry == entries_.end() ? 0 : entry->second);
-  }
-  if (least == UINT64_MAX || least <= passed_) return;
+  if (decider() != self_ || !lost_.empty()) return;
+  uint64_t least = entries_[self_];
+  for (Rank rank : others()) least = std::min(least, entries_[rank]);
+  if (least <= passed_) return;
   passed_ = least;
-  for (int r = 0; r < size_; ++r) {
-    const Rank rank(static_cast<uint16_t>(r));
-    if (rank != self_ && present(rank)) out.emplace_back(rank, Note{What::Pass, {}, passed_, {}}.encode());
-  }
+  send_to_others(out, {What::Pass, {}, passed_, {}});
 }
 
 void Closing::leave() {
   Outbox out;
   {
     base::Lock lock(mutex_);
-    for (int r = 0; r < size_; ++r) {
-      const Rank rank(static_cast<uint16_t>(r));
-      if (rank != self_ && present(rank)) out.emplace_back(rank, Note{What::Left, {}, 0, {}}.encode());
-    }
+    leaving_ = true;
+    send_to_others(out, {What::Left, {}, 0, {}});
   }
   dispatch(std::move(out));
+}
+
+bool Closing::all_know_we_left() const {
+  base::Lock lock(mutex_);
+  const auto ranks = others();
+  return leaving_ && std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) { return know_we_left_.contains(rank); });
 }
 
 void Closing::on_message(Rank from, const wire::Message& message) {
   Note note{};
   if (!Note::decode(message, note).ok()) return;
+  const auto size = static_cast<size_t>(size_);
   Outbox out;
   {
     base::Lock lock(mutex_);
     switch (note.what) {
       case What::Report:
-        if (note.traffic.sent.size() != static_cast<size_t>(size_) ||
-            note.traffic.received.size() != note.traffic.sent.size()) {
-          return;
-        }
-        reports_[from] = std::move(note.traffic);
+        if (note.traffic.sent.size() != size || note.traffic.received.size() != size) return;
+        if (reports_.contains(from) && note.number < reports_[from].look) return;  // An older one, overtaken.
+        reports_[from] = {std::move(note.traffic), true, note.number};
         consider(out);
         break;
       case What::Ask:
@@ -181,25 +203,30 @@ void Closing::on_message(Rank from, const wire::Message& message) {
       case What::Decided:
         decided_ = true;
         // Others may have gone already because they heard of it before us; the verdict says who was really lost.
-        lost_.clear();
-        for (int rank : note.lost) lost_.insert(Rank(static_cast<uint16_t>(rank)));
+        lost_ = ranks_of(note.lost);
         out.emplace_back(from, Note{What::Confirmed, {}, 0, {}}.encode());
         break;
       case What::Confirmed:
         confirmed_.insert(from);
         break;
       case What::Enter:
-        entries_[from] = std::max(entries_[from], note.number);
-        if (decider() == self_) consider_barrier(out);
+        on_entry(from, note.number, out);
         break;
       case What::Pass:
         passed_ = std::max(passed_, note.number);
         break;
+      case What::Lost:
+        for (Rank rank : ranks_of(note.lost)) {
+          if (rank != self_ && present(rank)) remove(rank, lost_, out);
+        }
+        break;
       case What::Left:
-        left_.insert(from);
-        consider(out);
-        if (decider() == self_) consider_barrier(out);
-        report(out);
+        out.emplace_back(from, Note{What::KnowYouLeft, {}, 0, {}}.encode());
+        if (present(from)) remove(from, left_, out);
+        consider_barrier(out);
+        break;
+      case What::KnowYouLeft:
+        know_we_left_.insert(from);
         break;
     }
   }
@@ -210,27 +237,31 @@ void Closing::on_lost(Rank rank) {
   Outbox out;
   {
     base::Lock lock(mutex_);
-    if (left_.contains(rank) || decided_) {
+    if (decided_ || !present(rank)) {
       confirmed_.insert(rank);  // It cannot wait for us any more.
     } else {
-      const Rank before = decider();
-      lost_.insert(rank);
-      // Whoever decides now has heard nothing yet.
-      if (before != decider()) {
-        if (begun_) ask_all(out);
-        if (entered_ > passed_) {
-          if (decider() == self_) {
-            entries_[self_] = entered_;
-          } else {
-            out.emplace_back(decider(), Note{What::Enter, {}, entered_, {}}.encode());
-          }
-        }
-      }
-      report(out);
-      consider(out);
+      remove(rank, lost_, out);
     }
   }
   dispatch(std::move(out));
+}
+
+/// `rank` is gone, in the way that `to` says.
+void Closing::remove(Rank rank, std::set<Rank>& to, Outbox& out) {
+  if (decided_) return;
+  const Rank before = decider();
+  to.insert(rank);
+  reports_.erase(rank);  // If it comes back, it starts anew.
+  entries_.erase(rank);
+  const bool at_barrier = entered_ > passed_;
+  if (before != decider()) {  // Whoever decides now has heard nothing yet.
+    if (begun_ || at_barrier) ask_all(out);
+    if (at_barrier) enter(out);
+  }
+  // Those who wait at a barrier may never have talked to it.
+  if (decider() == self_ && !lost_.empty()) send_to_others(out, {What::Lost, {}, 0, numbers_of(lost_)});
+  report(out);
+  consider(out);
 }
 
 void Closing::on_alive(Rank rank) {
@@ -238,25 +269,12 @@ void Closing::on_alive(Rank rank) {
   if (!decided_) lost_.erase(rank);
 }
 
-bool Closing::begun() const {
-  base::Lock lock(mutex_);
-  return begun_;
-}
-
-bool Closing::decided() const {
-  base::Lock lock(mutex_);
-  return decided_;
-}
-
 bool Closing::confirmed() const {
   base::Lock lock(mutex_);
   if (!decided_) return false;
   if (!confirmed_.contains(self_)) return true;  // We did not decide it.
-  for (int r = 0; r < size_; ++r) {
-    const Rank rank(static_cast<uint16_t>(r));
-    if (present(rank) && !confirmed_.contains(rank)) return false;
-  }
-  return true;
+  const auto ranks = others();
+  return std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) { return confirmed_.contains(rank); });
 }
 
 bool Closing::barrier_passed(uint64_t number) const {

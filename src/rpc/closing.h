@@ -19,6 +19,13 @@ struct Traffic {
   std::vector<uint64_t> received;
 };
 
+/// What a worker knows of itself at one instant.
+struct Activity {
+  Traffic traffic;
+  bool idle = false;  ///< no call of its own waits, none runs here
+  uint64_t look = 0;  ///< counts up: of two of them, the later one holds
+};
+
 /// How a group agrees that it is done.
 ///
 /// The lowest rank that is there decides. Each member that has called close() reports to it whenever it is idle: no
@@ -38,33 +45,38 @@ class Closing {
   Closing(base::Rank self, int size, Send send, std::function<void()> changed);
 
   /// This member wants to close.
-  void begin(Traffic traffic, bool idle);
-  bool begun() const;
-  /// Its traffic or idleness has changed.
-  void update(Traffic traffic, bool idle);
+  void begin(Activity now);
+  /// Something has changed. Does nothing before begin().
+  void update(Activity now);
   /// This member enters its next barrier; its number.
   uint64_t enter_barrier();
   /// This member alone goes.
   void leave();
+  /// Then it may.
+  bool all_know_we_left() const;
 
   void on_message(base::Rank from, const wire::Message& message);
   void on_lost(base::Rank rank);
   /// Something came from it, so it is there (again).
   void on_alive(base::Rank rank);
 
-  bool decided() const;
   /// For the one who decides: everybody knows.
   bool confirmed() const;
   bool barrier_passed(uint64_t number) const;
   std::set<base::Rank> lost() const;
 
  private:
-  enum class What : uint8_t { Report, Ask, Decided, Confirmed, Enter, Pass, Left };
+  enum class What : uint8_t { Report, Ask, Decided, Confirmed, Enter, Pass, Lost, Left, KnowYouLeft };
   struct Note;
   using Outbox = std::vector<std::pair<base::Rank, wire::Message>>;
 
   base::Rank decider() const REQUIRES(mutex_);
   bool present(base::Rank rank) const REQUIRES(mutex_);
+  std::vector<base::Rank> others() const REQUIRES(mutex_);
+  void send_to_others(Outbox& out, const Note& note) const REQUIRES(mutex_);
+  void enter(Outbox& out) REQUIRES(mutex_);
+  void on_entry(base::Rank rank, uint64_t number, Outbox& out) REQUIRES(mutex_);
+  void remove(base::Rank rank, std::set<base::Rank>& to, Outbox& out) REQUIRES(mutex_);
   void report(Outbox& out) REQUIRES(mutex_);
   void ask_all(Outbox& out) REQUIRES(mutex_);
   void consider(Outbox& out) REQUIRES(mutex_);
@@ -78,16 +90,17 @@ class Closing {
 
   mutable base::Mutex mutex_;
   bool begun_ GUARDED_BY(mutex_) = false;
-  bool idle_ GUARDED_BY(mutex_) = false;
   bool decided_ GUARDED_BY(mutex_) = false;
-  Traffic traffic_ GUARDED_BY(mutex_);
+  bool leaving_ GUARDED_BY(mutex_) = false;
+  Activity now_ GUARDED_BY(mutex_);
   uint64_t entered_ GUARDED_BY(mutex_) = 0;
   uint64_t passed_ GUARDED_BY(mutex_) = 0;
-  std::map<base::Rank, Traffic> reports_ GUARDED_BY(mutex_);
+  std::map<base::Rank, Activity> reports_ GUARDED_BY(mutex_);
   std::map<base::Rank, uint64_t> entries_ GUARDED_BY(mutex_);
   std::set<base::Rank> confirmed_ GUARDED_BY(mutex_);
   std::set<base::Rank> lost_ GUARDED_BY(mutex_);
   std::set<base::Rank> left_ GUARDED_BY(mutex_);
+  std::set<base::Rank> know_we_left_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farad::rpc

@@ -8,7 +8,6 @@ namespace farad::rpc {
 uint64_t PendingCalls::add(PendingCall call) {
   base::Lock lock(mutex_);
   const uint64_t id = next_++;
-  if (call.deadline != base::never) deadlines_.emplace(call.deadline, id);
   calls_.emplace(id, std::move(call));
   return id;
 }
@@ -18,6 +17,7 @@ std::optional<PendingCall> PendingCalls::sent(uint64_t id, base::Incarnation inc
   const auto found = calls_.find(id);
   if (found == calls_.end()) return {};  // The reply was quicker.
   found->second.incarnation = incarnation;
+  if (found->second.deadline != base::never) deadlines_.emplace(found->second.deadline, id);
   if (!lost_.contains({found->second.to, incarnation})) return {};
   return take_locked(id);
 }

@@ -43,7 +43,8 @@ class PendingCalls {
   explicit PendingCalls(uint64_t first) : next_(first) {}
 
   uint64_t add(PendingCall call) EXCLUDES(mutex_);
-  /// It went to this incarnation. If that is lost already, the call is given back to be failed.
+  /// It went to this incarnation. If that is lost already, the call is given back to be failed. Its time runs out only
+  /// from here on: otherwise its callee could be told that it was given up before it has heard of it.
   std::optional<PendingCall> sent(uint64_t id, base::Incarnation incarnation) EXCLUDES(mutex_);
   std::optional<PendingCall> take(uint64_t id) EXCLUDES(mutex_);
   std::vector<PendingCall> take_all_of(net::Peer lost) EXCLUDES(mutex_);

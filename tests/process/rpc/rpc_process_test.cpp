@@ -1,0 +1,177 @@
+// What only a process of its own can do to its callers: die, stop, come back.
+
+#include <farad/worker.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "process/rpc/nursery.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+int64_t process_here() { return getpid(); }
+/// A result that never comes.
+Future<int64_t> never() {
+  static const Promise<int64_t> kept;
+  return kept.future();
+}
+int64_t call_never(int to) { return Worker::current().rpc_sync<never>(to); }
+
+template <class E>
+std::string message_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const E& error) {
+    return error.what_without_backtrace();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+/// Rank 0 here, two others in processes of their own.
+class RpcProcess : public testing::TestWithParam<std::string> {
+ protected:
+  static constexpr auto lost_after = 300ms;
+
+  RpcProcess() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "farad-rpc-XXXXXX").string();
+    directory_ = mkdtemp(pattern.data());
+    plan_.size = 3;
+    plan_.lost_after_ms = static_cast<int>(lost_after.count());
+    GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
+    ("file://" + directory_ + "/meeting").copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
+    for (int rank : {1, 2}) bear(rank);
+    WorkerOptions options;
+    options.rank = 0;
+    options.size = 3;
+    options.transport = GetParam();
+    options.rendezvous = plan_.rendezvous;
+    options.lost_after = lost_after;
+    options.rpc_timeout = 100s;
+    worker_ = std::make_unique<Worker>(Worker::join(options));
+  }
+  ~RpcProcess() override {
+    worker_.reset();
+    for (int rank : {1, 2}) kill(rank);
+    std::filesystem::remove_all(directory_);
+  }
+
+  void bear(int rank) {
+    plan_.rank = rank;
+    children_[rank] = Nursery::bear(plan_);
+  }
+  void kill(int rank) {
+    if (const pid_t child = std::exchange(children_[rank], 0)) {
+      ::kill(child, SIGKILL);
+      Nursery::bury(child);
+    }
+  }
+  /// The exit code of one that ends by itself.
+  int end_of(int rank) {
+    const int status = Nursery::bury(std::exchange(children_[rank], 0));
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  /// Calls to both that will not return; both know of them.
+  std::pair<Future<int64_t>, Future<int64_t>> calls_in_flight() {
+    auto calls = std::pair(worker_->rpc_async<never>("worker1"), worker_->rpc_async<never>("worker2"));
+    for (int rank : {1, 2}) EXPECT_EQ(worker_->rpc_sync<process_here>(rank), children_[rank]);
+    return calls;
+  }
+  void others_go_on(const Future<int64_t>& in_flight) {
+    EXPECT_FALSE(in_flight.ready());
+    EXPECT_EQ(worker_->rpc_sync<process_here>("worker2"), children_[2]);
+  }
+
+  std::string directory_;
+  MemberPlan plan_;
+  pid_t children_[3] = {};
+  std::unique_ptr<Worker> worker_;
+};
+
+TEST_P(RpcProcess, CallsInFlightFailWhenThePeerIsKilledAndOnlyThose) {
+  auto [doomed, safe] = calls_in_flight();
+
+  const auto before = Clock::now();
+  kill(1);
+
+  EXPECT_THAT(message_of<PeerLost>([&] { doomed.wait(); }), AllOf(HasSubstr("never"), HasSubstr("worker1")));
+  EXPECT_LE(Clock::now() - before, 3 * lost_after);
+  others_go_on(safe);
+  EXPECT_THROW(worker_->rpc_sync<process_here>("worker1"), PeerLost);
+}
+
+TEST_P(RpcProcess, CallsInFlightFailWhenThePeerStopsAndOnlyThose) {
+  auto [doomed, safe] = calls_in_flight();
+
+  const auto before = Clock::now();
+  ::kill(children_[1], SIGSTOP);
+
+  EXPECT_THAT(message_of<PeerLost>([&] { doomed.wait(); }), AllOf(HasSubstr("never"), HasSubstr("worker1")));
+  EXPECT_LE(Clock::now() - before, 3 * lost_after);
+  others_go_on(safe);
+}
+
+TEST_P(RpcProcess, LossSomewhereInAChainIsNamedAtItsBeginning) {
+  auto reply = worker_->rpc_async<call_never>("worker2", 1);
+  ASSERT_EQ(worker_->rpc_sync<process_here>("worker2"), children_[2]);
+  ASSERT_EQ(worker_->rpc_sync<process_here>("worker1"), children_[1]);
+
+  kill(1);
+
+  EXPECT_THAT(message_of<RemoteError>([&] { reply.wait(); }),
+              AllOf(HasSubstr("worker0 → worker2"), HasSubstr("PeerLost"), HasSubstr("to worker1")));
+}
+
+TEST_P(RpcProcess, KilledMemberIsNamedByCloseOnEverySide) {
+  kill(1);
+
+  EXPECT_THAT(message_of<PeerLost>([&] { worker_->close(); }), HasSubstr("worker1"));
+  EXPECT_EQ(end_of(2), 1) << "its close() threw PeerLost";
+}
+
+TEST_P(RpcProcess, EndOfRankZeroWithoutCloseHoldsNobodyUp) {
+  worker_.reset();
+
+  EXPECT_EQ(end_of(1), 1) << "its close() threw PeerLost";
+  EXPECT_EQ(end_of(2), 1);
+}
+
+TEST_P(RpcProcess, RestartedMemberCanBeCalledAgainAndClosedWith) {
+  ASSERT_EQ(worker_->rpc_sync<process_here>("worker1"), children_[1]);
+  kill(1);
+  EXPECT_THROW(worker_->rpc_sync<process_here>("worker1"), PeerLost);
+
+  bear(1);
+  const auto deadline = Clock::now() + 30s;
+  int64_t answer = 0;
+  while (answer == 0 && Clock::now() < deadline) {
+    try {
+      answer = worker_->rpc_sync<process_here>("worker1");
+    } catch (const PeerLost&) {  // It has not joined yet.
+    }
+  }
+
+  EXPECT_EQ(answer, children_[1]);
+  EXPECT_NO_THROW(worker_->close());
+  EXPECT_EQ(end_of(1), 0);
+  EXPECT_EQ(end_of(2), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, RpcProcess, testing::Values("shm", "tcp"), [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace farad::test

@@ -1,0 +1,165 @@
+// spawn() forks, so no case here may leave a thread behind, and the one that starts a thread comes last.
+
+#include <farad/spawn.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <new>
+#include <sstream>
+#include <thread>
+
+namespace farad::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+int64_t process_here() { return getpid(); }
+void fails() { throw std::out_of_range("too far"); }
+
+template <class E>
+std::string message_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const E& error) {
+    return error.what_without_backtrace();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+/// A number that all processes see.
+class Shared {
+ public:
+  Shared() {
+    void* at = mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    value_ = new (at) std::atomic<int>(0);
+  }
+  ~Shared() { munmap(value_, sizeof(std::atomic<int>)); }
+  std::atomic<int>& operator*() { return *value_; }
+
+ private:
+  std::atomic<int>* value_;
+};
+
+TEST(Spawn, RunsEachMemberInAProcessOfItsOwn) {
+  Shared right;
+  spawn(3, [&](Worker& worker) {
+    const auto next = worker.rpc_sync<process_here>((worker.rank() + 1) % 3);
+    *right += worker.size() == 3 && next != getpid() && Worker::current().rank() == worker.rank();
+  });
+  EXPECT_EQ(*right, 3);
+}
+
+TEST(Spawn, FailureOfAMemberIsThrownWithItsTypeAndText) {
+  for (int failing = 0; failing < 3; ++failing) {
+    try {
+      spawn(3, [&](Worker& worker) {
+        if (worker.rank() == failing) throw std::invalid_argument("not like this");
+        worker.barrier();
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const RemoteError& error) {
+      EXPECT_EQ(error.type(), "std::invalid_argument");
+      EXPECT_EQ(error.text(), "not like this");
+      EXPECT_THAT(error.hops(), testing::ElementsAre("spawn", "worker" + std::to_string(failing)));
+    }
+  }
+}
+
+TEST(Spawn, FailureOfACallKeepsItsChain) {
+  try {
+    spawn(2, [](Worker& worker) {
+      if (worker.rank() == 0) worker.rpc_sync<fails>("worker1");
+    });
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const RemoteError& error) {
+    EXPECT_THAT(error.hops(), testing::ElementsAre("spawn", "worker0", HasSubstr("worker1 \"")));
+    EXPECT_EQ(error.text(), "too far");
+  }
+}
+
+TEST(Spawn, LongTextsDoNotHoldItUp) {
+  EXPECT_THROW(spawn(1, [](Worker&) { throw std::runtime_error(std::string(1'000'000, 'x')); }), RemoteError);
+}
+
+TEST(Spawn, DeathOfAMemberIsThrownAsItsLoss) {
+  for (int dying = 0; dying < 3; ++dying) {
+    EXPECT_THAT(message_of<PeerLost>([&] {
+                  spawn(3, [&](Worker& worker) {
+                    if (worker.rank() == dying) raise(SIGKILL);
+                    worker.barrier();
+                  });
+                }),
+                AllOf(HasSubstr("worker" + std::to_string(dying)), HasSubstr("Killed")));
+  }
+  EXPECT_THAT(message_of<PeerLost>([] { spawn(2, [](Worker& worker) { _exit(worker.rank() == 1 ? 7 : 0); }); }),
+              AllOf(HasSubstr("worker1"), HasSubstr("7")));
+}
+
+TEST(Spawn, FailureEndsThoseWhoWait) {
+  EXPECT_THROW(spawn(2,
+                     [](Worker& worker) {
+                       if (worker.rank() == 1) throw std::runtime_error("over");
+                       pause();
+                     }),
+               RemoteError);
+}
+
+TEST(Spawn, WritesOfMembersAreNotLostAndThoseOfTheParentNotDoubled) {
+  const auto path = std::filesystem::temp_directory_path() / ("farad-spawn-test-" + std::to_string(getpid()));
+  std::cout.flush();
+  std::fflush(stdout);
+  const int before = dup(STDOUT_FILENO);
+  const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_APPEND, 0600);
+  dup2(file, STDOUT_FILENO);  // Files are buffered more than terminals are.
+  std::printf("parent\n");
+  spawn(2, [](Worker& worker) { std::printf("member %d\n", worker.rank()); });
+  EXPECT_THROW(spawn(1,
+                     [](Worker&) {
+                       std::cout << "last words\n";
+                       throw std::runtime_error("over");
+                     }),
+               RemoteError);
+  std::fflush(stdout);
+  dup2(before, STDOUT_FILENO);
+  close(before);
+  close(file);
+  std::ostringstream all;
+  all << std::ifstream(path).rdbuf();
+  std::filesystem::remove(path);
+
+  const std::string text = all.str();
+  for (const char* line : {"parent\n", "member 0\n", "member 1\n", "last words\n"}) {
+    EXPECT_NE(text.find(line), text.npos) << line;
+    EXPECT_EQ(text.find(line), text.rfind(line)) << line << " came twice";
+  }
+}
+
+TEST(Spawn, WhatAMemberOfNoneWouldBeIsRefused) {
+  EXPECT_THROW(spawn(0, [](Worker&) {}), c10::Error);
+}
+
+TEST(SpawnLast, IsRefusedOnceThereAreThreads) {
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) std::this_thread::yield();
+  });
+  EXPECT_THAT(message_of<Error>([] { spawn(1, [](Worker&) {}); }),
+              AllOf(HasSubstr("[spawn]"), HasSubstr("1 thread"), HasSubstr("spawn_threads")));
+  done = true;
+  other.join();
+  EXPECT_NO_THROW(spawn(1, [](Worker&) {}));
+}
+
+}  // namespace
+}  // namespace farad::test

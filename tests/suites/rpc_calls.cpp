@@ -1,0 +1,397 @@
+// Who can be called, from where, and how deep.
+
+#include <farad/worker.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "suites/rpc_suite.h"
+#include "suites/rpc_twins.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+int64_t add(int64_t a, int64_t b) { return a + b; }
+std::string greet(std::string name) { return "hello " + name; }
+int rank_here() { return Worker::current().rank(); }
+
+struct Calculator {
+  static double halve(double x) { return x / 2; }
+};
+
+std::string twin() { return "this one"; }
+struct Speaker {
+  static std::string speak(Worker& from, const Peer& to) {
+    return from.rpc_sync<[] { return std::string("this one"); }>(to);
+  }
+};
+
+std::string join_all(std::string value, const std::string& constant, std::string&& rvalue) {
+  std::string moved = std::move(rvalue);
+  return value + constant + moved;
+}
+
+TEST_P(RpcSuite, FreeFunctionsStaticMembersAndLambdasCanBeCalled) {
+  Group group = start(2);
+
+  EXPECT_EQ(group[0].rpc_sync<add>("worker1", 2, 3), 5);
+  EXPECT_EQ(group[0].rpc_sync<&add>("worker1", 2, 3), 5);
+  EXPECT_EQ(group[0].rpc_sync<Calculator::halve>("worker1", 3), 1.5);
+  EXPECT_EQ(group[0].rpc_sync<[](int64_t x) { return x * x; }>("worker1", 12), 144);
+  EXPECT_EQ(group[0].rpc_sync<[](int64_t x) noexcept { return -x; }>("worker1", 12), -12);
+}
+
+TEST_P(RpcSuite, FunctionsRunWhereTheyAreCalled) {
+  Group group = start(3);
+
+  EXPECT_EQ(group[0].rpc_sync<rank_here>("worker2"), 2);
+  EXPECT_EQ(group[0].rpc_sync<rank_here>(1), 1);
+  EXPECT_EQ(group[2].rpc_sync<rank_here>(group[2].members()[0]), 0);
+  EXPECT_EQ(group[1].rpc_sync<rank_here>(group[1].find("worker2")), 2);
+  EXPECT_EQ(group[1].rpc_sync<rank_here>(group[1].self()), 1);
+}
+
+TEST_P(RpcSuite, UnknownPeersAreNamed) {
+  Group group = start(2);
+
+  EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync<rank_here>("worker7"); }),
+              testing::AllOf(testing::HasSubstr("\"worker7\""), testing::HasSubstr("worker0, worker1")));
+  EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync<rank_here>(2); }), testing::HasSubstr("rank 2"));
+  EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync<rank_here>(-1); }), testing::HasSubstr("rank -1"));
+  EXPECT_THROW(group[0].find("worker7"), Error);
+}
+
+TEST_P(RpcSuite, FunctionsOfTheSamePrintedNameStayDistinct) {
+  Group group = start(2);
+
+  EXPECT_EQ(group[0].rpc_sync<twin>("worker1"), "this one");
+  EXPECT_EQ(call_other_twin(group[0], "worker1"), "the other");
+  EXPECT_EQ(Speaker::speak(group[0], "worker1"), "this one");
+  EXPECT_EQ(call_other_twin_lambda(group[0], "worker1"), "the other");
+  EXPECT_EQ(group[0].rpc_sync<[](int64_t) { return 1; }>(1, 0), 1);
+  EXPECT_EQ(group[0].rpc_sync<[](int64_t) { return 2; }>(1, 0), 2);
+}
+
+TEST_P(RpcSuite, ArgumentsBecomeWhatTheFunctionTakes) {
+  Group group = start(2);
+  const char* name = "you";
+  const std::string constant = "you";
+
+  EXPECT_EQ(group[0].rpc_sync<greet>("worker1", "you"), "hello you");
+  EXPECT_EQ(group[0].rpc_sync<greet>("worker1", name), "hello you");
+  EXPECT_EQ(group[0].rpc_sync<greet>("worker1", constant), "hello you");
+  EXPECT_EQ(group[0].rpc_sync<add>("worker1", 12, short{1}), 13);
+  EXPECT_EQ(group[0].rpc_sync<[](double x) { return x; }>("worker1", 12), 12.0);
+}
+
+TEST_P(RpcSuite, ParametersAreValuesConstantReferencesOrRvalues) {
+  Group group = start(2);
+  std::string mine = "a";
+
+  EXPECT_EQ(group[0].rpc_sync<join_all>("worker1", mine, mine, mine), "aaa");
+  EXPECT_EQ(mine, "a") << "an argument is a copy unless it was moved";
+}
+
+TEST_P(RpcSuite, NothingIsAlsoAResult) {
+  static std::atomic<int> runs;
+  runs = 0;
+  Group group = start(2);
+
+  group[0].rpc_sync<[] { ++runs; }>("worker1");
+  EXPECT_EQ(runs, 1);
+  group[0].rpc_async<[] { ++runs; }>("worker1").wait();
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_P(RpcSuite, AsynchronousCallsOverlap) {
+  static Door* door;
+  Door here;
+  door = &here;
+  Group group = start(2, {.threads = 1});
+
+  std::vector<Future<int64_t>> replies;
+  for (int64_t i = 0; i < 8; ++i) {
+    replies.push_back(group[0].rpc_async<[](int64_t x) {
+      door->pass();
+      return x;
+    }>("worker1", i));
+  }
+  EXPECT_TRUE(here.has_come(8)) << "all of them run although the callee has one thread";
+  EXPECT_FALSE(replies[0].ready());
+  here.open();
+
+  EXPECT_EQ(when_all(replies).wait(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST_P(RpcSuite, FutureOfACallCanBeWaitedForAsOftenAsLiked) {
+  Group group = start(2);
+  auto reply = group[0].rpc_async<greet>("worker1", "you");
+  auto copy = reply;
+
+  EXPECT_EQ(reply.wait(), "hello you");
+  EXPECT_EQ(reply.wait(), "hello you");
+  EXPECT_EQ(copy.wait(), "hello you");
+  EXPECT_TRUE(reply.ready());
+  EXPECT_TRUE(reply.wait_for(0s));
+}
+
+TEST_P(RpcSuite, ContinuationsMayCallAndFindTheirWorker) {
+  Group group = start(3);
+
+  const auto reply = group[0].rpc_async<rank_here>("worker1").then([](int first) {
+    auto& worker = Worker::current();
+    return worker.rpc_async<add>("worker2", first, worker.rank() + 10);
+  });
+
+  EXPECT_EQ(reply.wait(), 11);
+}
+
+TEST_P(RpcSuite, WorkersCallThemselves) {
+  Group group = start(2, {.threads = 1});
+
+  EXPECT_EQ(group[1].rpc_sync<rank_here>("worker1"), 1);
+  EXPECT_EQ(group[1].rpc_async<add>(1, 2, 3).wait(), 5);
+}
+
+int64_t ping_pong(int64_t depth) {
+  auto& worker = Worker::current();
+  return depth == 0 ? 0 : 1 + worker.rpc_sync<ping_pong>((worker.rank() + 1) % worker.size(), depth - 1);
+}
+
+TEST_P(RpcSuite, CallsNestAThousandDeepWithOneThreadEach) {
+  Group group = start(2, {.threads = 1});
+
+  EXPECT_EQ(group[0].rpc_sync<ping_pong>("worker1", 1000), 1000);
+}
+
+int64_t call_self(int64_t depth) {
+  auto& worker = Worker::current();
+  return depth == 0 ? 0 : 1 + worker.rpc_sync<call_self>(worker.rank(), depth - 1);
+}
+
+TEST_P(RpcSuite, SelfCallsNestWithOneThread) {
+  Group group = start(1, {.threads = 1});
+
+  EXPECT_EQ(group[0].rpc_sync<call_self>(0, 100), 100);
+}
+
+TEST_P(RpcSuite, AllToAllFromThirtyTwoWorkersAtOnce) {
+  Group group = start(32, {.threads = 1});
+  std::atomic<int> right{0};
+
+  group.each([&](Worker& worker) {
+    std::vector<Future<int64_t>> replies;
+    for (int to = 0; to < worker.size(); ++to) replies.push_back(worker.rpc_async<ping_pong>(to, 2));
+    for (auto& reply : replies) right += reply.wait() == 2;
+  });
+
+  EXPECT_EQ(right, 32 * 32);
+}
+
+// --- Functions whose result comes later ---
+
+static Door* later;
+
+Future<int64_t> plus_one_later(int64_t x) {
+  return later->opened().then([x] { return x + 1; });
+}
+
+TEST_P(RpcSuite, NoThreadWaitsForAFutureThatAFunctionReturns) {
+  Door here;
+  later = &here;
+  Group group = start(2, {.threads = 1});
+
+  std::vector<Future<int64_t>> replies;
+  for (int64_t i = 0; i < 1000; ++i) replies.push_back(group[0].rpc_async<plus_one_later>("worker1", i));
+  EXPECT_EQ(group[0].rpc_sync<add>("worker1", 1, 1), 2) << "the only thread is free";
+  EXPECT_FALSE(replies[0].ready());
+  here.open();
+
+  for (int64_t i = 0; i < 1000; ++i) EXPECT_EQ(replies[i].wait(), i + 1);
+}
+
+Future<int64_t> forward_add(int64_t a, int64_t b) { return Worker::current().rpc_async<add>("worker2", a, b); }
+
+TEST_P(RpcSuite, FutureOfAnotherCallCanBeReturned) {
+  Group group = start(3, {.threads = 1});
+
+  EXPECT_EQ(group[0].rpc_sync<forward_add>("worker1", 20, 22), 42);
+  EXPECT_EQ(group[0].rpc_async<[] { return Worker::current().rpc_async<rank_here>(2); }>(1).wait(), 2);
+}
+
+TEST_P(RpcSuite, FutureOfNothingCanBeReturned) {
+  Door here;
+  later = &here;
+  Group group = start(2, {.threads = 1});
+
+  auto reply = group[0].rpc_async<[] { return later->opened(); }>("worker1");
+  EXPECT_EQ(group[0].rpc_sync<rank_here>("worker1"), 1);
+  EXPECT_FALSE(reply.ready());
+  here.open();
+
+  reply.wait();
+}
+
+// --- One way ---
+
+TEST_P(RpcSuite, SendRunsTheFunctionAndHearsNothingOfIt) {
+  static std::atomic<int64_t> sum;
+  sum = 0;
+  Group group = start(2);
+
+  for (int64_t i = 1; i <= 100; ++i) group[0].send<[](int64_t x) { sum += x; }>("worker1", i);
+  group[0].send<[] { throw std::runtime_error("nobody hears this"); }>("worker1");
+
+  EXPECT_TRUE(eventually([] { return sum == 5050; }));
+  EXPECT_EQ(group[0].rpc_sync<rank_here>("worker1"), 1);
+}
+
+// --- Giving up ---
+
+static Door* held;
+
+int64_t hold(int64_t x) {
+  held->pass();
+  return x;
+}
+
+TEST_P(RpcSuite, CallWithoutReplyInTimeFailsAndNamesFunctionAndPeer) {
+  Door here;
+  held = &here;
+  Group group = start(2);
+  const auto caller = group[0].with({.timeout = 30ms});
+
+  for (const auto& text : {message_of<Timeout>([&] { caller.rpc_sync<hold>("worker1", 1); }),
+                           message_of<Timeout>([&] { caller.rpc_async<hold>("worker1", 1).wait(); })}) {
+    EXPECT_THAT(text, testing::AllOf(testing::StartsWith("[rpc]"), testing::HasSubstr("hold"),
+                                     testing::HasSubstr("worker1"), testing::HasSubstr("30 ms")));
+  }
+  ASSERT_TRUE(here.has_come(2));
+  here.open();  // Now late replies are sent, if somebody still thinks that they are wanted.
+
+  EXPECT_EQ(group[0].rpc_sync<add>("worker1", 1, 2), 3);
+  EXPECT_EQ(caller.rpc_sync<add>("worker1", 1, 2), 3);
+}
+
+TEST_P(RpcSuite, EveryOneOfManyCallsEndsInItsTime) {
+  Door here;
+  held = &here;
+  Group group = start(2);
+
+  std::vector<Future<int64_t>> replies;
+  for (int i = 0; i < 200; ++i) {
+    replies.push_back(group[0].with({.timeout = std::chrono::milliseconds(1 + i % 7)}).rpc_async<hold>("worker1", 1));
+    if (i % 10 != 9) continue;
+    EXPECT_TRUE(eventually([&] { return replies[i].ready(); })) << i;
+  }
+
+  for (auto& reply : replies) EXPECT_THROW(reply.wait(), Timeout);
+  here.open();
+}
+
+TEST_P(RpcSuite, WorkersTimeoutHoldsForCallsThatSetNone) {
+  Door here;
+  held = &here;
+  Group group = start(2, {.rpc_timeout = 30ms});
+
+  EXPECT_THROW(group[0].rpc_sync<hold>("worker1", 1), Timeout);
+  EXPECT_THROW(group[0].rpc_async<hold>("worker1", 1).wait(), Timeout);
+  auto patient = group[0].with({.timeout = 0ms}).rpc_async<hold>("worker1", 5);
+  EXPECT_FALSE(patient.wait_for(60ms));
+  here.open();
+
+  EXPECT_EQ(patient.wait(), 5);
+}
+
+static std::atomic<int> gave_up;
+
+void run_until_cancelled() {
+  held->pass();
+  if (eventually(cancelled)) ++gave_up;
+}
+
+TEST_P(RpcSuite, CancellingReachesTheFunction) {
+  Door here;
+  held = &here;
+  here.open();
+  gave_up = 0;
+  Group group = start(2);
+  auto reply = group[0].rpc_async<run_until_cancelled>("worker1");
+  ASSERT_TRUE(here.has_come());
+
+  reply.cancel();
+
+  EXPECT_THROW(reply.wait(), Cancelled);
+  EXPECT_TRUE(eventually([] { return gave_up == 1; }));
+  EXPECT_EQ(group[0].rpc_sync<rank_here>("worker1"), 1);
+}
+
+TEST_P(RpcSuite, TimeoutReachesTheFunction) {
+  Door here;
+  held = &here;
+  here.open();
+  gave_up = 0;
+  Group group = start(2);
+
+  EXPECT_THROW(group[0].with({.timeout = 20ms}).rpc_sync<run_until_cancelled>("worker1"), Timeout);
+  EXPECT_THROW(group[0].with({.timeout = 20ms}).rpc_async<run_until_cancelled>("worker1").wait(), Timeout);
+
+  EXPECT_TRUE(here.has_come(2));
+  EXPECT_TRUE(eventually([] { return gave_up == 2; }));
+}
+
+TEST_P(RpcSuite, LossOfTheCallerReachesTheFunction) {
+  Door here;
+  held = &here;
+  here.open();
+  gave_up = 0;
+  Group group = start(2);
+  auto reply = group[0].rpc_async<run_until_cancelled>("worker1");
+  ASSERT_TRUE(here.has_come());
+
+  group.drop(0);
+
+  EXPECT_TRUE(eventually([] { return gave_up == 1; }));
+  EXPECT_THROW(reply.wait(), Closed);
+}
+
+TEST_P(RpcSuite, NobodyIsCancelledOutsideOfRemoteFunctions) { EXPECT_FALSE(cancelled()); }
+
+// --- Whose thread is it ---
+
+TEST_P(RpcSuite, CurrentWorkerIsThatOfTheFunctionThatRuns) {
+  EXPECT_THROW(Worker::current(), c10::Error);
+  Group group = start(2);
+
+  EXPECT_THROW(Worker::current(), c10::Error);
+  EXPECT_EQ(group[0].rpc_sync<[] { return Worker::current().self().name; }>("worker1"), "worker1");
+  EXPECT_EQ(group[0].rpc_async<add>("worker1", 1, 1).then([](int64_t) { return Worker::current().rank(); }).wait(), 0);
+  EXPECT_THROW(Worker::current(), c10::Error);
+}
+
+TEST_P(RpcSuite, MovedWorkerKeepsItsFuturesAndItsPeers) {
+  Door here;
+  held = &here;
+  Group group = start(2);
+  auto reply = group[0].rpc_async<hold>("worker1", 4);
+  const auto caller = group[0].with({});
+
+  Worker moved = group.take(0);
+  Worker again = std::move(moved);
+  here.open();
+
+  EXPECT_EQ(reply.wait(), 4);
+  EXPECT_EQ(again.rpc_sync<add>("worker1", 1, 2), 3);
+  EXPECT_EQ(caller.rpc_sync<add>("worker1", 1, 2), 3);
+  EXPECT_EQ(group[1].rpc_sync<rank_here>("worker0"), 0);
+  std::thread other([&] { group.each([](Worker& worker) { worker.close(); }); });
+  again.close();
+  other.join();
+}
+
+}  // namespace
+}  // namespace farad::test

@@ -1,0 +1,359 @@
+// How workers end: together, alone, or without a word.
+
+#include <farad/spawn.h>
+#include <farad/worker.h>
+
+#include <atomic>
+#include <thread>
+
+#include "suites/rpc_suite.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+int64_t add_one(int64_t x) { return x + 1; }
+
+static Door* held;
+int64_t hold(int64_t x) {
+  held->pass();
+  return x;
+}
+
+/// The message of PeerLost if closing throws it; empty if it does not.
+std::string loss_at_close(Worker& worker) {
+  try {
+    worker.close();
+  } catch (const PeerLost& error) {
+    return error.what_without_backtrace();
+  }
+  return {};
+}
+
+// --- A peer that is gone ---
+
+TEST_P(RpcSuite, CallsToAWorkerThatEndsFailAndOnlyThose) {
+  Door here;
+  held = &here;
+  Group group = start(3);
+  auto doomed = group[0].rpc_async<hold>("worker1", 1);
+  auto safe = group[0].rpc_async<hold>("worker2", 2);
+  ASSERT_TRUE(here.has_come(2));
+
+  std::thread let_go([&] {
+    EXPECT_THAT(message_of<PeerLost>([&] { doomed.wait(); }), AllOf(HasSubstr("hold"), HasSubstr("worker1")));
+    here.open();  // The function that runs at worker1 holds its end up.
+  });
+  group.drop(1);
+  let_go.join();
+
+  EXPECT_EQ(safe.wait(), 2);
+  EXPECT_EQ(group[0].rpc_sync<add_one>("worker2", 1), 2);
+}
+
+TEST_P(RpcSuite, CallToAWorkerThatHasEndedFailsAtOnce) {
+  Group group = start(3);
+  ASSERT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
+  group.drop(1);
+
+  EXPECT_THROW(group[0].rpc_sync<add_one>("worker1", 1), PeerLost);
+  EXPECT_THROW(group[2].rpc_sync<add_one>("worker1", 1), PeerLost) << "also over a connection that was never used";
+  EXPECT_EQ(group[0].rpc_sync<add_one>("worker2", 1), 2);
+}
+
+TEST_P(RpcSuite, FuturesOutliveTheirWorker) {
+  Door here;
+  held = &here;
+  Group group = start(2);
+  auto ready = group[0].rpc_async<add_one>("worker1", 1);
+  auto open = group[0].rpc_async<hold>("worker1", 1);
+  ASSERT_EQ(ready.wait(), 2);
+  ASSERT_TRUE(here.has_come());
+
+  group.drop(0);
+
+  EXPECT_EQ(ready.wait(), 2);
+  EXPECT_EQ(ready.then([](int64_t x) { return x + 1; }).wait(), 3);
+  EXPECT_THROW(open.wait(), Closed);
+  EXPECT_THROW(open.then([](int64_t) {}).wait(), Closed);
+  open.cancel();
+  here.open();
+}
+
+TEST_P(RpcSuite, CallerOutlivesItsWorker) {
+  Group group = start(2);
+  const auto caller = group[0].with({});
+
+  group.drop(0);
+
+  EXPECT_THROW(caller.rpc_sync<add_one>("worker1", 1), Closed);
+}
+
+TEST_P(RpcSuite, WorkersThatNobodyCalledEndQuickly) {
+  for (int i = 0; i < 5; ++i) start(4);
+}
+
+// --- Close ---
+
+TEST_P(RpcSuite, CallsAfterCloseAreRefused) {
+  Group group = start(2);
+  group.each([](Worker& worker) { worker.close(); });
+
+  EXPECT_THROW(group[0].rpc_sync<add_one>("worker1", 1), Closed);
+  EXPECT_THROW(group[0].rpc_async<add_one>("worker1", 1).wait(), Closed);
+  EXPECT_THROW(group[0].rpc_sync<add_one>("worker0", 1), Closed);
+  EXPECT_THROW(group[0].send<add_one>("worker1", 1), Closed);
+  EXPECT_THROW(group[0].barrier(), Closed);
+}
+
+TEST_P(RpcSuite, ClosingTwiceIsFine) {
+  Group group = start(2);
+  group.each([](Worker& worker) {
+    worker.close();
+    worker.close();
+  });
+  EXPECT_EQ(group[0].rank(), 0) << "what it is can still be asked";
+  EXPECT_EQ(group[0].members().size(), 2u);
+}
+
+TEST_P(RpcSuite, CloseWaitsForCallsThatRun) {
+  Door here;
+  held = &here;
+  Group group = start(3);
+  auto reply = group[0].rpc_async<hold>("worker1", 3);
+  ASSERT_TRUE(here.has_come());
+  std::atomic<int> closed{0};
+
+  std::thread closing([&] {
+    group.each([&](Worker& worker) {
+      worker.close();
+      ++closed;
+    });
+  });
+  EXPECT_FALSE(reply.wait_for(50ms));
+  EXPECT_EQ(closed, 0);
+  here.open();
+  closing.join();
+
+  EXPECT_EQ(reply.wait(), 3);
+}
+
+static std::atomic<int64_t> steps;
+
+/// One-way calls that each make the next, so that for most of the time nobody waits for anything.
+void wander(int64_t left) {
+  ++steps;
+  auto& worker = Worker::current();
+  if (left > 0) worker.send<wander>((worker.rank() + 1 + left % (worker.size() - 1)) % worker.size(), left - 1);
+}
+
+TEST_P(RpcSuite, CloseWaitsForCallsThatSpawnCalls) {
+  for (int round = 0; round < 20; ++round) {
+    steps = 0;
+    Group group = start(3);
+    for (int i = 0; i < 3; ++i) group[i].send<wander>((i + 1) % 3, 200);
+
+    group.each([](Worker& worker) { worker.close(); });
+
+    ASSERT_EQ(steps, 3 * 201) << round;
+  }
+}
+
+TEST_P(RpcSuite, CloseWaitsForContinuationsThatCall) {
+  for (int round = 0; round < 50; ++round) {
+    Group group = start(2);
+    std::atomic<int64_t> sum{0};
+    std::vector<Future<void>> last;
+    for (int i = 0; i < 10; ++i) {
+      last.push_back(group[0]
+                         .rpc_async<add_one>("worker1", i)
+                         .then([](int64_t x) { return Worker::current().rpc_async<add_one>("worker1", x); })
+                         .then([&](int64_t x) { sum += x; }));
+    }
+
+    group.each([](Worker& worker) { worker.close(); });
+
+    ASSERT_EQ(sum, 45 + 20) << round;
+    for (auto& one : last) EXPECT_NO_THROW(one.wait());
+  }
+}
+
+TEST_P(RpcSuite, CloseWaitsForUnevenWork) {
+  static std::atomic<int64_t> ran;
+  ran = 0;
+  Group group = start(4);
+  group.each([](Worker& worker) {
+    if (worker.rank() == 3) {
+      for (int i = 0; i < 500; ++i) {
+        worker.send<[] {
+          Worker::current().rpc_sync<add_one>(0, 1);
+          ++ran;
+        }>(i % 3);
+      }
+    }
+    worker.close();
+  });
+
+  EXPECT_EQ(ran, 500);
+}
+
+TEST_P(RpcSuite, CloseInARemoteFunctionThrows) {
+  Group group = start(2);
+
+  EXPECT_THAT(message_of<RemoteError>([&] { group[0].rpc_sync<[] { Worker::current().close(); }>("worker1"); }),
+              HasSubstr("close()"));
+  EXPECT_THAT(message_of<RemoteError>([&] { group[0].rpc_sync<[] { Worker::current().leave(); }>("worker1"); }),
+              HasSubstr("leave()"));
+  EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
+}
+
+TEST_P(RpcSuite, CloseNamesTheLostAndDoesNotHang) {
+  for (int lost = 0; lost < 3; ++lost) {
+    Group group = start(3);
+    group.drop(lost);
+
+    group.each([&](Worker& worker) {
+      EXPECT_THAT(loss_at_close(worker), HasSubstr("worker" + std::to_string(lost))) << worker.rank();
+      EXPECT_THROW(worker.rpc_sync<add_one>(worker.rank(), 1), Closed) << "closed all the same";
+      EXPECT_NO_THROW(worker.close());
+    });
+  }
+}
+
+TEST_P(RpcSuite, WorkerLostWhileOthersCloseIsNamed) {
+  for (int lost = 0; lost < 3; ++lost) {
+    Group group = start(3);
+    Worker leaver = group.take(lost);
+    std::thread closing([&] {
+      group.each([&](Worker& worker) {
+        EXPECT_THAT(loss_at_close(worker), HasSubstr("worker" + std::to_string(lost))) << worker.rank();
+      });
+    });
+    {
+      Worker gone = std::move(leaver);
+    }
+    closing.join();
+  }
+}
+
+// --- Leave ---
+
+TEST_P(RpcSuite, OneLeavesAndTheOthersGoOn) {
+  for (int leaver = 0; leaver < 3; ++leaver) {
+    Group group = start(3);
+    const int a = (leaver + 1) % 3, b = (leaver + 2) % 3;
+    ASSERT_EQ(group[a].rpc_sync<add_one>(leaver, 1), 2);
+
+    group[leaver].leave();
+
+    EXPECT_THROW(group[leaver].rpc_sync<add_one>(a, 1), Closed);
+    EXPECT_EQ(group[a].rpc_sync<add_one>(b, 1), 2);
+    EXPECT_EQ(group[b].rpc_sync<add_one>(a, 1), 2);
+    group.drop(leaver);
+    std::thread other([&] { EXPECT_NO_THROW(group[a].barrier()) << leaver; });
+    EXPECT_NO_THROW(group[b].barrier()) << leaver;
+    other.join();
+    group.each([&](Worker& worker) { EXPECT_EQ(loss_at_close(worker), "") << leaver << " seen by " << worker.rank(); });
+  }
+}
+
+TEST_P(RpcSuite, LeaveWaitsForWorkOfItsOwn) {
+  Door here;
+  held = &here;
+  Group group = start(3);
+  auto reply = group[0].rpc_async<hold>("worker1", 5);
+  ASSERT_TRUE(here.has_come());
+
+  std::thread leaving([&] { group[0].leave(); });
+  EXPECT_FALSE(reply.wait_for(20ms));
+  here.open();
+  leaving.join();
+
+  EXPECT_EQ(reply.wait(), 5);
+}
+
+TEST_P(RpcSuite, ThoseAtABarrierNoticeThatSomebodyLeft) {
+  for (int leaver = 0; leaver < 3; ++leaver) {
+    Group group = start(3);
+    std::atomic<int> there{0};
+    std::thread meeting([&] {
+      group.each([&](Worker& worker) {
+        if (worker.rank() == leaver) {
+          EXPECT_TRUE(eventually([&] { return there == 2; }));
+          worker.leave();
+        } else {
+          ++there;
+          EXPECT_NO_THROW(worker.barrier()) << "left " << leaver << ", here " << worker.rank();
+        }
+      });
+    });
+    meeting.join();
+  }
+}
+
+// --- Barrier ---
+
+TEST_P(RpcSuite, BarrierReturnsWhenAllHaveCome) {
+  Group group = start(4);
+  std::atomic<int> came{0};
+
+  group.each([&](Worker& worker) {
+    for (int round = 1; round <= 50; ++round) {
+      ++came;
+      worker.barrier();
+      EXPECT_GE(came, 4 * round);
+    }
+  });
+}
+
+TEST_P(RpcSuite, BarrierNamesTheLost) {
+  for (int lost = 0; lost < 3; ++lost) {
+    Group group = start(3);
+    std::atomic<int> there{0};
+    Worker gone = group.take(lost);
+    std::thread meeting([&] {
+      group.each([&](Worker& worker) {
+        ++there;
+        EXPECT_THAT(message_of<PeerLost>([&] { worker.barrier(); }),
+                    AllOf(HasSubstr("barrier"), HasSubstr("worker" + std::to_string(lost))));
+      });
+    });
+    EXPECT_TRUE(eventually([&] { return there == 2; }));
+    {
+      Worker ends = std::move(gone);
+    }
+    meeting.join();
+  }
+}
+
+// --- spawn_threads ---
+
+TEST_P(RpcSuite, SpawnedThreadsAreMembersOfOneGroup) {
+  std::atomic<int> sum{0};
+
+  spawn_threads(3,
+                [&](Worker& worker) {
+                  EXPECT_EQ(Worker::current().rank(), worker.rank());
+                  sum += static_cast<int>(worker.rpc_sync<add_one>((worker.rank() + 1) % 3, worker.rank()));
+                },
+                {.transport = GetParam()});
+
+  EXPECT_EQ(sum, 6);
+}
+
+TEST_P(RpcSuite, FirstToFailAmongSpawnedThreadsIsHeardOf) {
+  for (int round = 0; round < 10; ++round) {
+    const auto program = [&](Worker& worker) {
+      if (worker.rank() == round % 3) throw std::out_of_range("it was I");
+      worker.barrier();
+    };
+    EXPECT_THROW(spawn_threads(3, program, {.transport = GetParam()}), std::out_of_range) << round;
+  }
+}
+
+}  // namespace
+}  // namespace farad::test

@@ -1,0 +1,172 @@
+// What goes wrong where a call runs, and what its caller learns of it.
+
+#include <ATen/Functions.h>
+#include <farad/worker.h>
+
+#include <stdexcept>
+
+#include "suites/rpc_suite.h"
+#include "worker_core.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+int64_t fails(int64_t) { throw std::invalid_argument("no such file"); }
+int64_t relays_failure(int64_t x) { return Worker::current().rpc_sync<fails>("worker2", x); }
+int64_t relays_twice(int64_t x) { return Worker::current().rpc_sync<relays_failure>("worker1", x); }
+Future<int64_t> fails_later() { return Worker::current().rpc_async<fails>("worker2", 1); }
+int64_t add_one(int64_t x) { return x + 1; }
+
+template <class F>
+RemoteError remote_error_of(F act) {
+  try {
+    act();
+  } catch (const RemoteError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no RemoteError";
+  return RemoteError("none");
+}
+
+TEST_P(RpcSuite, ExceptionArrivesWithItsTypeAndText) {
+  Group group = start(2);
+
+  for (int i = 0; i < 2; ++i) {
+    const auto error = remote_error_of(
+        [&] { i == 0 ? group[0].rpc_sync<fails>("worker1", 1) : group[0].rpc_async<fails>("worker1", 1).wait(); });
+    EXPECT_EQ(error.type(), "std::invalid_argument");
+    EXPECT_EQ(error.text(), "no such file");
+    EXPECT_THAT(error.hops(), ElementsAre("worker0", AllOf(HasSubstr("worker1 \""), HasSubstr("fails"))));
+    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("no such file"));
+  }
+  EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2) << "the callee goes on";
+}
+
+TEST_P(RpcSuite, ErrorsOfLibtorchAndForeignThingsArriveToo) {
+  Group group = start(2);
+
+  EXPECT_THAT(
+      remote_error_of([&] { group[0].rpc_sync<[] { TORCH_CHECK(false, "shapes do not match"); }>("worker1"); }).text(),
+      HasSubstr("shapes do not match"));
+  EXPECT_EQ(remote_error_of([&] { group[0].rpc_sync<[] { throw 5; }>("worker1"); }).type(), "unknown");
+  EXPECT_EQ(remote_error_of([&] { group[0].rpc_sync<[] { throw Timeout("[x] slow"); }>("worker1"); }).type(),
+            "farad::Timeout");
+}
+
+TEST_P(RpcSuite, NestedCallsKeepTheChain) {
+  Group group = start(3);
+
+  const auto error = remote_error_of([&] { group[0].rpc_sync<relays_twice>("worker2", 1); });
+
+  EXPECT_THAT(error.hops(), ElementsAre("worker0", AllOf(HasSubstr("worker2"), HasSubstr("relays_twice")),
+                                        AllOf(HasSubstr("worker1"), HasSubstr("relays_failure")),
+                                        AllOf(HasSubstr("worker2"), HasSubstr("fails"))));
+  EXPECT_EQ(error.type(), "std::invalid_argument");
+  EXPECT_EQ(error.text(), "no such file");
+  EXPECT_THAT(error.what_without_backtrace(), HasSubstr(" → worker1 \""));
+}
+
+TEST_P(RpcSuite, FailureOfAReturnedFutureKeepsTheChain) {
+  Group group = start(3);
+
+  const auto error = remote_error_of([&] { group[0].rpc_sync<fails_later>("worker1"); });
+
+  EXPECT_THAT(error.hops(), ElementsAre("worker0", HasSubstr("fails_later"), HasSubstr("fails")));
+  EXPECT_EQ(error.text(), "no such file");
+}
+
+TEST_P(RpcSuite, ContinuationsAreSparedOfErrors) {
+  Group group = start(2);
+  bool ran = false;
+
+  const auto next = group[0].rpc_async<fails>("worker1", 1).then([&](int64_t) { ran = true; });
+
+  EXPECT_THROW(next.wait(), RemoteError);
+  EXPECT_FALSE(ran);
+}
+
+TEST_P(RpcSuite, SelfCallsFailLikeOthers) {
+  Group group = start(1);
+
+  EXPECT_THAT(remote_error_of([&] { group[0].rpc_sync<fails>(0, 1); }).hops(),
+              ElementsAre("worker0", HasSubstr("worker0 \"")));
+}
+
+// --- Arguments that are none ---
+
+void takes_three(int32_t, std::string, std::vector<int64_t>) {}
+
+/// A call of takes_three with what was packed for another function, as a program of another build might make it.
+template <auto Packed, class... A>
+std::string refusal_of(Worker& worker, A&&... arguments) {
+  (void)&detail::Remote<takes_three>::known;
+  detail::Outcall call;
+  call.function = &detail::Remote<takes_three>::function;
+  call.arguments = detail::pack_arguments<Packed>(std::forward<A>(arguments)...);
+  auto& agent = detail::WorkerCore::of(worker).agent();
+  return message_of<Error>([&] { agent.call(base::Rank(1), std::move(call), {}); });
+}
+
+void two(int32_t, std::string) {}
+void text_first(std::string, std::string, std::vector<int64_t>) {}
+void wide_first(int64_t, std::string, std::vector<int64_t>) {}
+void texts_last(int32_t, std::string, std::vector<std::string>) {}
+
+TEST_P(RpcSuite, WrongArgumentsAreRefusedByFunctionArgumentAndType) {
+  Group group = start(2);
+  const auto named = [](const char* argument) {
+    return AllOf(HasSubstr("takes_three"), HasSubstr(argument), HasSubstr("worker1"));
+  };
+
+  EXPECT_THAT(refusal_of<two>(group[0], 1, "a"), AllOf(HasSubstr("takes_three"), HasSubstr("3"), HasSubstr("2")));
+  EXPECT_THAT(refusal_of<text_first>(group[0], "x", "a", std::vector<int64_t>{}),
+              AllOf(named("argument 1 (int)"), HasSubstr("string")));
+  EXPECT_THAT(refusal_of<wide_first>(group[0], int64_t{1} << 40, "a", std::vector<int64_t>{}),
+              AllOf(named("argument 1 (int)"), HasSubstr("1099511627776")));
+  EXPECT_THAT(refusal_of<texts_last>(group[0], 1, "a", std::vector<std::string>{"x"}),
+              AllOf(named("argument 3"), HasSubstr("element 0")));
+  EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2) << "the callee goes on";
+}
+
+TEST_P(RpcSuite, UnknownFunctionIsSaidToBeOfAnotherBuild) {
+  Group group = start(2);
+  detail::Function unknown{"unknown", nullptr, {1, 2}};
+  detail::Outcall call;
+  call.function = &unknown;
+  auto& agent = detail::WorkerCore::of(group[0]).agent();
+
+  EXPECT_THAT(message_of<Error>([&] { agent.call(base::Rank(1), std::move(call), {}); }),
+              AllOf(HasSubstr("same build"), HasSubstr("worker1")));
+  EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
+}
+
+// --- Values that cannot travel ---
+
+at::Tensor quantised() { return at::quantize_per_tensor(at::rand({4}), 0.1, 0, at::kQInt8); }
+
+TEST_P(RpcSuite, ResultThatCannotTravelIsAnErrorAndTheCalleeGoesOn) {
+  Group group = start(2);
+
+  for (const char* to : {"worker1", "worker0"}) {
+    EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync<quantised>(to); }),
+                AllOf(HasSubstr("result"), HasSubstr(to)));
+    EXPECT_THROW(group[0].rpc_async<quantised>(to).wait(), Error);
+    EXPECT_EQ(group[0].rpc_sync<add_one>(to, 1), 2);
+  }
+}
+
+TEST_P(RpcSuite, ArgumentThatCannotTravelIsRefusedAtTheCall) {
+  Group group = start(2);
+
+  EXPECT_THROW(group[0].rpc_sync<[](at::Tensor) {}>("worker1", quantised()), Error);
+  EXPECT_THROW(group[0].rpc_async<[](at::Tensor) {}>("worker1", quantised()).wait(), Error);
+  EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
+}
+
+}  // namespace
+}  // namespace farad::test

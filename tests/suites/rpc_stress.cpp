@@ -1,0 +1,125 @@
+// Many threads, every kind of call at once, for a bounded time.
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <farad/worker.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "suites/rpc_suite.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+int64_t add_one(int64_t x) { return x + 1; }
+int64_t relay(int64_t x, int to) { return Worker::current().rpc_sync<add_one>(to, x); }
+int64_t hop(int64_t left) {
+  auto& worker = Worker::current();
+  return left == 0 ? 0 : 1 + worker.rpc_sync<hop>((worker.rank() + 1) % worker.size(), left - 1);
+}
+Future<int64_t> relay_later(int64_t x, int to) {
+  return Worker::current().rpc_async<add_one>(to, x).then([](int64_t y) { return y + 1; });
+}
+at::Tensor doubled(at::Tensor x) { return x * 2; }
+void fails(int64_t x) { throw std::runtime_error(std::to_string(x)); }
+void waits_for_the_end() { eventually(cancelled); }
+
+static std::atomic<int64_t> heard;
+void count(int64_t) { ++heard; }
+
+/// What one thread saw.
+struct Tally {
+  int64_t calls = 0, wrong = 0, sent = 0;
+};
+
+Tally call_around(Worker& worker, uint64_t seed, std::chrono::steady_clock::time_point until) {
+  std::mt19937_64 random(seed);
+  Tally tally;
+  while (std::chrono::steady_clock::now() < until) {
+    const int to = static_cast<int>(random() % 3), other = static_cast<int>(random() % 3);
+    const auto x = static_cast<int64_t>(random() % 1000);
+    bool right = true;
+    switch (random() % 9) {
+      case 0:
+        right = worker.rpc_sync<add_one>(to, x) == x + 1;
+        break;
+      case 1:
+        right = worker.rpc_sync<relay>(to, x, other) == x + 1;
+        break;
+      case 2:
+        right = worker.rpc_sync<hop>(to, x % 10) == x % 10;
+        break;
+      case 3:
+        right = worker.rpc_async<relay_later>(to, x, other).wait() == x + 2;
+        break;
+      case 4: {
+        const auto sent = at::full({1 + x * 20}, static_cast<double>(x));
+        right = at::equal(worker.rpc_sync<doubled>(to, sent), sent + sent);
+        break;
+      }
+      case 5: {
+        std::vector<Future<int64_t>> replies;
+        for (int64_t i = 0; i < 20; ++i) replies.push_back(worker.rpc_async<add_one>(to, i));
+        for (int64_t i = 0; i < 20; ++i) right = right && replies[i].wait() == i + 1;
+        break;
+      }
+      case 6:
+        try {
+          worker.rpc_sync<fails>(to, x);
+          right = false;
+        } catch (const RemoteError& error) {
+          right = error.text() == std::to_string(x);
+        }
+        break;
+      case 7: {
+        auto reply = worker.with({.timeout = std::chrono::milliseconds(1 + x % 3)}).rpc_async<waits_for_the_end>(to);
+        if (x % 2) reply.cancel();
+        try {
+          reply.wait();
+          right = false;
+        } catch (const Timeout&) {
+        } catch (const Cancelled&) {
+        }
+        break;
+      }
+      case 8:
+        worker.send<count>(to, x);
+        ++tally.sent;
+        break;
+    }
+    ++tally.calls;
+    tally.wrong += !right;
+  }
+  return tally;
+}
+
+TEST_P(RpcSuite, TwentyThreadsOfThreeWorkersMixTheirCalls) {
+  constexpr int threads = 20;
+  heard = 0;
+  std::vector<Tally> tallies(threads);
+  {
+    Group group = start(3, {.threads = 2});
+    const auto until = std::chrono::steady_clock::now() + 1s;
+    std::vector<std::thread> running;
+    for (int i = 0; i < threads; ++i) {
+      running.emplace_back([&, i] { tallies[i] = call_around(group[i % 3], static_cast<uint64_t>(i), until); });
+    }
+    for (auto& thread : running) thread.join();
+  }
+  Tally all;
+  for (const auto& tally : tallies) {
+    EXPECT_GT(tally.calls, 0);
+    all.calls += tally.calls;
+    all.sent += tally.sent;
+    EXPECT_EQ(tally.wrong, 0);
+  }
+  EXPECT_EQ(heard, all.sent) << "close waits for calls that nobody waits for";
+  RecordProperty("calls", std::to_string(all.calls));
+}
+
+}  // namespace
+}  // namespace farad::test

@@ -179,8 +179,10 @@ void Closing::leave() {
 
 bool Closing::all_know_we_left() const {
   base::Lock lock(mutex_);
-  const auto ranks = others();
-  return leaving_ && std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) { return know_we_left_.contains(rank); });
+  for (Rank rank : others()) {
+    if (!know_we_left_.contains(rank)) return false;
+  }
+  return leaving_;
 }
 
 void Closing::on_message(Rank from, const wire::Message& message) {
@@ -273,8 +275,10 @@ bool Closing::confirmed() const {
   base::Lock lock(mutex_);
   if (!decided_) return false;
   if (!confirmed_.contains(self_)) return true;  // We did not decide it.
-  const auto ranks = others();
-  return std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) { return confirmed_.contains(rank); });
+  for (Rank rank : others()) {
+    if (!confirmed_.contains(rank)) return false;
+  }
+  return true;
 }
 
 bool Closing::barrier_passed(uint64_t number) const {

@@ -58,6 +58,7 @@ Packet call_on(const std::shared_ptr<RefHandle>& handle, Outcall call, const Cal
   const auto core = core_of(*handle, "call");
   check(*handle, *core);
   call.object = handle->id;
+  call.keep = handle;
   return core->agent().call(handle->owner, std::move(call), options);
 }
 
@@ -66,6 +67,7 @@ void start_on(const std::shared_ptr<RefHandle>& handle, Outcall call, const Call
   const auto core = core_of(*handle, "call");
   check(*handle, *core);
   call.object = handle->id;
+  call.keep = handle;
   // The handle stays until the answer is there: the value must not go away under the call.
   core->agent().start(handle->owner, std::move(call), options, std::move(future),
                       [handle, done = std::move(done)](Packet packet) { done(std::move(packet)); });
@@ -76,6 +78,7 @@ std::shared_ptr<RefHandle> remote_on(const std::shared_ptr<RefHandle>& handle, O
   const auto core = core_of(*handle, "remote");
   check(*handle, *core);
   call.object = handle->id;
+  call.keep = handle;
   return make_at(*core, handle->owner, std::move(call), options);
 }
 

@@ -67,7 +67,7 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
   if (!call.arguments.references.empty()) header.loans = host_.references().lend(to, call.arguments.references);
   begin_work();
   uint64_t id = 0;
-  if (!call.one_way) id = pending_.add({to, function_of(call), deadline, since, std::move(done), {}});
+  if (!call.one_way) id = pending_.add({to, function_of(call), deadline, since, std::move(done), {}, call.keep});
   try {
     auto message = encode_call(id, header, std::move(call.arguments));
     const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
@@ -111,8 +111,8 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
     waiter->complete();
   });
   if (!fabric_->driver().wait(*waiter, deadline)) {
-    if (pending_.take(id)) {
-      give_up(to, id);
+    if (auto mine = pending_.take(id)) {
+      give_up(std::move(*mine), id);
       end_work();
       throw Timeout("[rpc] call of \"" + function + "\" to " + name_of(to) + ": no reply in " + seconds(timeout));
     }
@@ -138,21 +138,27 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
       done(std::move(outcome.result));
     }
   });
-  future->set_cancel([life = host_.life(), this, to, id] {
+  future->set_cancel([life = host_.life(), this, id] {
     const auto alive = life.lock();
-    if (alive && pending_.take(id)) {
-      give_up(to, id);
+    if (!alive) return;
+    if (auto call = pending_.take(id)) {
+      give_up(std::move(*call), id);
       end_work();
     }
   });
   if (deadline < timer_next_.load()) timer_parker_->unpark();
 }
 
-void Agent::give_up(Rank to, uint64_t id) {
+void Agent::give_up(PendingCall call, uint64_t id) {
+  if (call.keep) {
+    // The call may not even have arrived, and must find its object when it does; it tells us when it has ended.
+    base::Lock lock(mutex_);
+    given_up_.emplace(id, std::pair(net::Peer{call.to, call.incarnation}, std::move(call.keep)));
+  }
   wire::Message message;
   message.kind = to_number(Kind::Cancel);
   message.tag = id;
-  (void)fabric_->post(to, std::move(message)).status;
+  (void)fabric_->post(call.to, std::move(message)).status;
 }
 
 void Agent::complete(const PendingCall& call, Outcome outcome) {
@@ -165,7 +171,7 @@ void Agent::expire_calls() {
     timer_next_.store(base::never);  // Whoever adds a call from here on wakes us, unless it was in time to be seen.
     base::TimePoint next;
     for (auto& [id, call] : pending_.take_expired(fabric_->runtime().now(), next)) {
-      give_up(call.to, id);
+      give_up(call, id);
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - call.since);
       complete(call, {{Code::Timeout, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) +
                                           ": no reply in " + seconds(waited)},
@@ -248,7 +254,16 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
     outcome.status = decode_loans(message, loans, result_at);
     outcome.result.references = host_.references().receive(from.rank, loans);
   }
-  if (!call) return;  // The caller gave up first. A late reply is news to nobody.
+  if (!call) {  // The caller gave up first. A late reply is news to nobody, but for what was kept for it.
+    std::shared_ptr<detail::RefHandle> let_go;
+    base::Lock lock(mutex_);
+    if (const auto kept = given_up_.find(message.tag); kept != given_up_.end()) {
+      let_go = std::move(kept->second.second);
+      given_up_.erase(kept);
+    }
+    lock.unlock();
+    return;
+  }
   if (!outcome.status.ok()) return complete(*call, std::move(outcome));
   if (message.body.empty() || message.body[0] > good_with_loans) {
     outcome.status = {Code::Protocol,
@@ -276,10 +291,16 @@ void Agent::on_lost(net::Peer peer, const Status& why) {
                     {},
                     {}});
   }
+  std::vector<std::shared_ptr<detail::RefHandle>> let_go;  // Not under the lock: their ends send.
   {
     base::Lock lock(mutex_);
     for (auto& [key, call] : running_) {
       if (key.first == peer) call->cancel();
+    }
+    for (auto kept = given_up_.begin(); kept != given_up_.end();) {
+      const bool gone = kept->second.first == peer;
+      if (gone) let_go.push_back(std::move(kept->second.second));
+      kept = gone ? given_up_.erase(kept) : std::next(kept);
     }
     if (auto& known = counts_[peer.rank.value]; known.incarnation <= peer.incarnation) known = {peer.incarnation, true};
   }
@@ -400,6 +421,11 @@ void Agent::end(const std::string& why) {
   for (auto& call : pending_.take_all()) {
     complete(call,
              {{Code::Closed, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) + ": " + why}, {}, {}});
+  }
+  decltype(given_up_) let_go;
+  {
+    base::Lock lock(mutex_);
+    let_go.swap(given_up_);
   }
   executor_.close();
 }

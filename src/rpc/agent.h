@@ -81,7 +81,7 @@ class Agent final : private net::Sink {
   uint64_t send(base::Rank to, detail::Outcall call, base::TimePoint deadline, std::chrono::milliseconds timeout,
                 std::function<void(Outcome)> done);
   base::Incarnation post(base::Rank to, wire::Message message);
-  void give_up(base::Rank to, uint64_t id);
+  void give_up(PendingCall call, uint64_t id);
   void expire_calls();
   std::exception_ptr error_of(const Outcome& outcome, base::Rank to, const std::string& function);
   std::string name_of(base::Rank rank) const;
@@ -112,6 +112,7 @@ class Agent final : private net::Sink {
 
   mutable base::Mutex mutex_;
   std::map<std::pair<net::Peer, uint64_t>, std::shared_ptr<Incall>> running_ GUARDED_BY(mutex_);
+  std::map<uint64_t, std::pair<net::Peer, std::shared_ptr<detail::RefHandle>>> given_up_ GUARDED_BY(mutex_);
   uint64_t one_way_ GUARDED_BY(mutex_) = 0;       // Numbers for those that have none of their caller's.
   std::vector<Count> counts_ GUARDED_BY(mutex_);  // By rank.
   uint64_t looks_ GUARDED_BY(mutex_) = 0;

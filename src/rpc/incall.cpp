@@ -162,7 +162,8 @@ void Incall::execute(const detail::Function* function) {
 }
 
 void Incall::reply() {
-  if (cancelled() || header_.one_way) return;
+  if (header_.one_way) return;
+  if (cancelled()) return post_failure({base::Code::Cancelled, {}, "[rpc] given up by its caller", {}});
   std::vector<Loan> loans;
   if (!result_.references.empty()) loans = agent_.host_.references().lend(from_.rank, result_.references);
   const auto sent = agent_.fabric_->post(from_.rank, encode_result(id(), loans, std::move(result_)));
@@ -183,7 +184,8 @@ void Incall::fail(const std::exception_ptr& error) {
 }
 
 void Incall::post_failure(const Failure& failure) {
-  if (cancelled() || header_.one_way) return;
+  // Who has given up hears no more of it, unless it keeps the object for us.
+  if (header_.one_way || (cancelled() && !header_.object)) return;
   (void)agent_.fabric_->post(from_.rank, encode_failure(id(), failure)).status;
 }
 

@@ -32,8 +32,9 @@ struct PendingCall {
   std::string function;  ///< for messages
   base::TimePoint deadline = base::never;
   base::TimePoint since;
-  std::function<void(Outcome)> done;  ///< short: called on the driving thread, or on whoever fails the call
-  base::Incarnation incarnation{};    ///< 0 until sent
+  std::function<void(Outcome)> done;             ///< short: called on the driving thread, or on whoever fails the call
+  base::Incarnation incarnation{};               ///< 0 until sent
+  std::shared_ptr<detail::RefHandle> keep = {};  ///< what it is called on
 };
 
 /// The calls of a worker that wait for a reply. Whoever takes one completes it, so each ends exactly once. Any thread.

@@ -152,6 +152,14 @@ Child bear(const std::function<void(Worker&)>& fn, const WorkerOptions& options)
   return {options.name.empty() ? "worker" + std::to_string(options.rank) : options.name, pid, ends[0]};
 }
 
+/// Where the children of one spawn meet. The last of them removes it, unless they were killed.
+struct MeetingFile {
+  std::string path;
+  ~MeetingFile() {
+    if (!path.empty()) ::unlink(path.c_str());
+  }
+};
+
 }  // namespace
 
 void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
@@ -163,9 +171,10 @@ void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options)
                 "has run in parallel, a Worker has joined or a thread was started; or use spawn_threads");
   }
   options.size = n;
+  MeetingFile file;
   if (options.rendezvous.empty()) {
-    options.rendezvous =
-        "file:///tmp/farad-spawn-" + std::to_string(::getpid()) + "-" + std::to_string(net::new_birth());
+    file.path = "/tmp/farad-spawn-" + std::to_string(::getpid()) + "-" + std::to_string(net::new_birth());
+    options.rendezvous = "file://" + file.path;
   }
   flush_output();
   std::vector<Child> children;

@@ -39,6 +39,10 @@ struct Group {
     }
   }
 
+  ~Group() {
+    for (auto& table : tables) table->close();  // So that what is still held says nothing when it goes.
+  }
+
   bool deliver_one() {
     if (in_flight.empty()) return false;
     const size_t pick = random() % in_flight.size();
@@ -73,8 +77,8 @@ struct Group {
 };
 
 TEST(RefTable, AnOwnValueLivesAsLongAsItsHandles) {
-  Group group(1);
   int alive = 0;
+  Group group(1);
   auto handle = group.tables[0]->own(std::make_shared<Value>(alive));
   auto copy = handle;
   handle.reset();
@@ -84,8 +88,8 @@ TEST(RefTable, AnOwnValueLivesAsLongAsItsHandles) {
 }
 
 TEST(RefTable, AValueMadeElsewhereIsFreedWhenItsMakerLetsGo) {
-  Group group(2);
   int alive = 0;
+  Group group(2);
   auto handle = group.remote(0, 1, alive);
   group.deliver_all();
   EXPECT_EQ(alive, 1);
@@ -96,8 +100,8 @@ TEST(RefTable, AValueMadeElsewhereIsFreedWhenItsMakerLetsGo) {
 }
 
 TEST(RefTable, TheLenderMayLetGoBeforeAnybodyHasHeardOfTheLoan) {
-  Group group(3);
   int alive = 0;
+  Group group(3);
   auto handle = group.remote(0, 1, alive);
   group.deliver_all();
   Handle there;
@@ -125,8 +129,8 @@ TEST(RefTable, ErrorsOfTheMakingAreKeptForEveryUse) {
 }
 
 TEST(RefTable, AUseThatOvertakesTheMakingWaitsForIt) {
-  Group group(2);
   int alive = 0;
+  Group group(2);
   auto handle = group.remote(0, 1, alive);
   std::shared_ptr<void> value;
   group.tables[1]->when_ready(handle->id, [&](std::shared_ptr<void> v, std::exception_ptr) { value = v; });
@@ -136,8 +140,8 @@ TEST(RefTable, AUseThatOvertakesTheMakingWaitsForIt) {
 }
 
 TEST(RefTable, ALostWorkersHoldsAreDroppedAndItsValuesMarked) {
-  Group group(3);
   int alive = 0;
+  Group group(3);
   auto mine = group.remote(0, 1, alive);
   group.deliver_all();
   Handle at2;
@@ -153,8 +157,8 @@ TEST(RefTable, ALostWorkersHoldsAreDroppedAndItsValuesMarked) {
 }
 
 TEST(RefTable, WhatIsLentToALostWorkerIsLetGoOf) {
-  Group group(3);
   int alive = 0;
+  Group group(3);
   auto handle = group.remote(0, 1, alive);
   group.deliver_all();
   group.lend(0, 2, handle, [](Handle) {});
@@ -167,8 +171,8 @@ TEST(RefTable, WhatIsLentToALostWorkerIsLetGoOf) {
 }
 
 TEST(RefTable, AMakerLostBeforeItsCallCameFailsWhoWaits) {
-  Group group(3);
   int alive = 0;
+  Group group(3);
   auto handle = group.remote(0, 1, alive);
   Handle at2;
   auto making = std::move(group.in_flight.front());
@@ -191,8 +195,8 @@ TEST(RefTableProperty, AValueLivesExactlyAsLongAsSomebodyHoldsIt) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     const size_t size = 1 + random() % 5;
-    Group group(size, seed);
     int alive = 0;
+    Group group(size, seed);
     std::vector<std::vector<Handle>> held(size);
     int on_the_way = 0;
     const size_t maker = random() % size, owner = random() % size;

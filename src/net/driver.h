@@ -13,7 +13,8 @@ namespace farad::net {
 
 class Driver;
 
-/// One thread's wait for one thing. Whoever makes the thing true calls complete(), once or more, from any thread.
+/// One thread's wait for one thing. Whoever makes the thing true calls complete(), once or more, from any thread, while
+/// the Driver lives.
 class Waiter {
  public:
   void complete();

@@ -1,5 +1,6 @@
 option(FARAD_BUILD_DEMO "Build the demo" ${PROJECT_IS_TOP_LEVEL})
 option(FARAD_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(FARAD_BUILD_EXAMPLES "Build the examples, and run them with the tests" ${FARAD_BUILD_TESTS})
 option(FARAD_BUILD_BENCH "Build the benchmarks" OFF)
 option(FARAD_BUILD_FUZZ "Build the fuzz targets, and everything of ours for libFuzzer (clang only)" OFF)
 option(FARAD_WERROR "Treat warnings as errors" OFF)

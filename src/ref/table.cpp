@@ -146,10 +146,11 @@ std::shared_ptr<RefHandle> Table::begin(Rank owner) {
 
 void Table::confirm(const std::shared_ptr<RefHandle>& handle) {
   Outbox out;
+  Handles let_go;
   {
     base::Lock lock(mutex_);
     handle->confirmed = true;
-    noted({handle->owner, handle->hold}, out);  // It may have come back to us by others meanwhile.
+    noted({handle->owner, handle->hold}, out, let_go);  // It may have come back to us by others meanwhile.
   }
   send(std::move(out));
 }
@@ -173,7 +174,7 @@ std::vector<Loan> Table::lend(Rank to, const detail::References& references) {
 }
 
 void Table::take_back(Rank to, const std::vector<Loan>& loans) {
-  std::vector<std::shared_ptr<RefHandle>> let_go;
+  Handles let_go;
   std::vector<std::shared_ptr<void>> garbage;
   {
     base::Lock lock(mutex_);
@@ -265,10 +266,13 @@ void Table::released(const RefHandle& handle) {
   dispose(std::move(garbage));
 }
 
-void Table::noted(const Holder& key, Outbox& out) {
+void Table::noted(const Holder& key, Outbox& out, Handles& let_go) {
   const auto asked = asked_.find(key);
   if (asked == asked_.end()) return;
-  if (auto handle = asked->second.handle.lock()) handle->confirmed = true;
+  if (auto handle = asked->second.handle.lock()) {
+    handle->confirmed = true;
+    let_go.push_back(std::move(handle));
+  }
   for (const auto& [lender, number] : asked->second.lenders) {
     out.emplace_back(lender, Note{What::Returned, {}, number});
   }
@@ -281,7 +285,7 @@ void Table::on_message(Rank from, const wire::Message& message) {
   const Note note{std::get<0>(parts), {std::get<1>(parts), std::get<2>(parts)}, std::get<3>(parts)};
   Outbox out;
   std::vector<std::shared_ptr<void>> garbage;
-  std::shared_ptr<RefHandle> let_go;  // Not under the lock: its end takes it.
+  Handles let_go;
   {
     base::Lock lock(mutex_);
     const Holder holder{from, note.number};
@@ -298,17 +302,17 @@ void Table::on_message(Rank from, const wire::Message& message) {
         }
         break;
       case What::Noted:
-        noted(holder, out);
+        noted(holder, out, let_go);
         break;
       case What::Returned:
         if (const auto found = lent_.find(note.number); found != lent_.end() && found->second.to == from) {
-          let_go = std::move(found->second.handle);
+          let_go.push_back(std::move(found->second.handle));
           lent_.erase(found);
         }
         break;
     }
   }
-  let_go.reset();
+  let_go.clear();
   send(std::move(out));
   dispose(std::move(garbage));
 }
@@ -316,7 +320,7 @@ void Table::on_message(Rank from, const wire::Message& message) {
 void Table::on_lost(Rank rank) {
   Outbox out;
   std::vector<std::shared_ptr<void>> garbage;
-  std::vector<std::shared_ptr<RefHandle>> let_go;
+  Handles let_go;
   std::vector<std::pair<Then, std::exception_ptr>> failed;
   {
     base::Lock lock(mutex_);
@@ -342,17 +346,15 @@ void Table::on_lost(Rank rank) {
     }
     for (auto& [id, weak] : borrowed_) {
       auto handle = weak.lock();
-      if (handle && handle->owner == rank) {
-        handle->lost = true;
-        let_go.push_back(std::move(handle));  // Should it be the last: not under the lock.
-      }
+      if (handle && handle->owner == rank) handle->lost = true;
+      let_go.push_back(std::move(handle));
     }
     // The owner will not note anything any more; the lenders need not wait for that.
     std::vector<Holder> keys;
     for (const auto& [key, asked] : asked_) {
       if (asked.owner == rank) keys.push_back(key);
     }
-    for (const auto& key : keys) noted(key, out);
+    for (const auto& key : keys) noted(key, out, let_go);
   }
   let_go.clear();
   for (auto& [then, error] : failed) services_.later([then = std::move(then), error = error] { then(nullptr, error); });

@@ -124,6 +124,8 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
   };
   using Outbox = std::vector<std::pair<base::Rank, Note>>;
   using Holder = std::pair<base::Rank, uint64_t>;
+  /// Handles to be let go of once the lock is: each may turn out to be the last, and its end takes the lock.
+  using Handles = std::vector<std::shared_ptr<detail::RefHandle>>;
 
   struct Owned {
     std::shared_ptr<void> value;
@@ -153,7 +155,7 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
   void free_if_unheld(const detail::RefId& id, std::vector<std::shared_ptr<void>>& garbage) REQUIRES(mutex_);
   void dispose(std::vector<std::shared_ptr<void>> garbage);
   void released(const detail::RefHandle& handle);
-  void noted(const Holder& key, Outbox& out) REQUIRES(mutex_);
+  void noted(const Holder& key, Outbox& out, Handles& let_go) REQUIRES(mutex_);
 
   const base::Rank self_;
   const uint64_t birth_;

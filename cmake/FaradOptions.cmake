@@ -21,7 +21,9 @@ find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Without the sloppiness ccache does not cache what uses a precompiled header: it cannot tell whether a macro that
   # expands to a date is in there. We have none.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  # Paths count from the source tree, so that what one checkout compiled another need not.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
 endif()
 # The lld of clang's own version reads its bitcode and debug sections; the plain one may be older.
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)

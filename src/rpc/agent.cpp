@@ -36,17 +36,10 @@ Agent::Agent(net::FabricOptions fabric, Options options, AgentHost& host)
       host_(host),
       fabric_(net::Fabric::join(std::move(fabric), *this)),
       pending_(fabric_->self().birth),
-      counts_(fabric_->size()),
       timer_parker_(fabric_->runtime().make_parker()),
       executor_(fabric_->runtime(), "farad-rpc", threads_for(options.threads)) {
   for (const auto& member : fabric_->members()) names_.push_back(member.name);
-  closing_ = std::make_unique<Closing>(
-      fabric_->self().rank, fabric_->size(),
-      [this](Rank to, wire::Message message) {
-        // Of one that was gone before we ever talked to it, nothing else will tell.
-        if (fabric_->post(to, std::move(message)).status.code() == Code::PeerLost) closing_->on_lost(to);
-      },
-      [this] { wake_watchers(); });
+  ending_ = std::make_unique<Ending>(*fabric_, [this](Rank rank) { return name_of(rank); });
   timer_ = fabric_->runtime().start("farad-timer", [this] { expire_calls(); });
 }
 
@@ -72,10 +65,7 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
     auto message = encode_call(id, header, std::move(call.arguments));
     const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
                                                               : fabric_->send(to, std::move(message), deadline);
-    {
-      base::Lock lock(mutex_);
-      count({to, incarnation}, &Count::sent);
-    }
+    ending_->sent({to, incarnation});
     if (call.one_way) {
       end_work();
     } else if (auto lost = pending_.sent(id, incarnation)) {
@@ -167,7 +157,7 @@ void Agent::complete(const PendingCall& call, Outcome outcome) {
 }
 
 void Agent::expire_calls() {
-  while (!ended_.load()) {
+  while (!ending_->ended()) {
     timer_next_.store(base::never);  // Whoever adds a call from here on wakes us, unless it was in time to be seen.
     base::TimePoint next;
     for (auto& [id, call] : pending_.take_expired(fabric_->runtime().now(), next)) {
@@ -208,7 +198,7 @@ void Agent::wait(detail::FutureCore& future, base::TimePoint deadline) {
 // --- What comes in: on the driving thread ---
 
 void Agent::on_message(net::Peer from, wire::Message&& message) {
-  closing_->on_alive(from.rank);
+  ending_->on_alive(from.rank);
   switch (static_cast<Kind>(message.kind)) {
     case Kind::Call:
       return take_call(from, std::move(message));
@@ -217,7 +207,7 @@ void Agent::on_message(net::Peer from, wire::Message&& message) {
     case Kind::Cancel:
       return take_cancel(from, message.tag);
     case Kind::Closing:
-      return closing_->on_message(from.rank, message);
+      return ending_->on_message(from.rank, message);
     case Kind::Reference:
       return host_.references().on_message(from.rank, message);
   }
@@ -226,10 +216,9 @@ void Agent::on_message(net::Peer from, wire::Message&& message) {
 void Agent::take_call(net::Peer from, wire::Message&& message) {
   const uint64_t id = message.tag;
   auto call = std::make_shared<Incall>(*this, from, std::move(message));
+  ending_->received(from);
   {
     base::Lock lock(mutex_);
-    count(from, &Count::received);
-    begin_work();
     running_.emplace(std::pair(from, id == 0 ? ++one_way_ : id), call);
     call->key = id == 0 ? one_way_ : id;
   }
@@ -302,23 +291,16 @@ void Agent::on_lost(net::Peer peer, const Status& why) {
       if (gone) let_go.push_back(std::move(kept->second.second));
       kept = gone ? given_up_.erase(kept) : std::next(kept);
     }
-    if (auto& known = counts_[peer.rank.value]; known.incarnation <= peer.incarnation) known = {peer.incarnation, true};
   }
   host_.references().on_lost(peer.rank);
-  closing_->on_lost(peer.rank);
-  if (ending_.load()) report_activity();
+  ending_->on_lost(peer);
 }
 
 void Agent::on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const Status& why) {
   if (kind == to_number(Kind::Call)) {
-    {
-      base::Lock lock(mutex_);
-      count(to, &Count::sent, -1);
-    }
+    ending_->unsent(to);
     if (auto call = pending_.take(tag)) {
       complete(*call, {{Code::Invalid, "[rpc] call of \"" + call->function + "\": " + why.message()}, {}, {}});
-    } else if (ending_.load()) {
-      report_activity();
     }
   } else if (kind == to_number(Kind::Reply)) {
     const Failure failure{Code::Invalid, {}, "[rpc] its result: " + why.message(), {}};
@@ -328,93 +310,21 @@ void Agent::on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const Status& wh
 
 // --- The end ---
 
-void Agent::count(net::Peer peer, uint64_t Count::* which, int64_t by) {
-  auto& known = counts_[peer.rank.value];
-  if (known.incarnation < peer.incarnation) known = {peer.incarnation};
-  if (known.incarnation == peer.incarnation && !known.lost) known.*which += static_cast<uint64_t>(by);
-}
-
-Activity Agent::activity() {
-  Activity now;
-  base::Lock lock(mutex_);
-  for (const auto& known : counts_) {
-    now.traffic.sent.push_back(known.sent);
-    now.traffic.received.push_back(known.received);
-  }
-  // Last, and under the lock that all counting takes: if there is no work now, then all that was sent is counted.
-  now.idle = work_.load() == 0;
-  now.look = ++looks_;
-  return now;
-}
-
-void Agent::end_work() {
-  if (work_.fetch_sub(1) == 1 && ending_.load()) report_activity();
-}
-
-void Agent::report_activity() {
-  closing_->update(activity());
-  wake_watchers();
-}
-
-void Agent::wake_watchers() {
-  std::vector<std::shared_ptr<net::Waiter>> watchers;
-  {
-    base::Lock lock(mutex_);
-    watchers.swap(watchers_);
-  }
-  for (auto& watcher : watchers) watcher->complete();
-}
-
-void Agent::wait_until(const std::function<bool()>& ready) {
-  while (!ready()) {
-    auto waiter = fabric_->driver().make_waiter();
-    {
-      base::Lock lock(mutex_);
-      watchers_.push_back(waiter);
-    }
-    if (ready()) return;
-    fabric_->driver().wait(*waiter, base::never);
-  }
-}
-
-Status Agent::lost_status(const std::string& doing) const {
-  const auto lost = closing_->lost();
-  if (lost.empty()) return {};
-  std::string names;
-  for (Rank rank : lost) names += (names.empty() ? "" : ", ") + name_of(rank);
-  return {Code::PeerLost, "[rpc] " + doing + ": lost " + names};
-}
-
-void Agent::barrier() {
-  if (ended_.load()) throw Closed("[rpc] barrier: this worker is closed");
-  const uint64_t number = closing_->enter_barrier();
-  wait_until([&] { return closing_->barrier_passed(number) || !closing_->lost().empty() || ended_.load(); });
-  if (closing_->barrier_passed(number)) return;
-  lost_status("barrier").raise();
-  throw Closed("[rpc] barrier: this worker was closed meanwhile");
-}
-
 void Agent::leave() {
-  if (ended_.load()) return;
-  ending_.store(true);
-  wait_until([&] { return work_.load() == 0 || ended_.load(); });
-  closing_->leave();
-  wait_until([&] { return closing_->all_know_we_left() || ended_.load(); });
+  if (ending_->ended()) return;
+  ending_->wait_to_leave();
   end("this worker left");
 }
 
 Status Agent::close() {
-  if (ended_.load()) return {};
-  ending_.store(true);
-  closing_->begin(activity());
-  wait_until([&] { return closing_->confirmed() || ended_.load(); });
-  auto status = lost_status("close");
+  if (ending_->ended()) return {};
+  auto status = ending_->wait_to_close();
   end("this worker is closed");
   return status;
 }
 
 void Agent::end(const std::string& why) {
-  if (ended_.exchange(true)) return;
+  if (!ending_->end()) return;
   fabric_->close();
   timer_parker_->unpark();
   timer_.reset();

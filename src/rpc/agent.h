@@ -10,7 +10,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "net/fabric.h"
-#include "rpc/closing.h"
+#include "rpc/ending.h"
 #include "rpc/incall.h"
 #include "rpc/operator_rules.h"
 #include "rpc/pending.h"
@@ -54,12 +54,12 @@ class Agent final : private net::Sink {
   void start(base::Rank to, detail::Outcall call, const CallOptions& options,
              std::shared_ptr<detail::FutureCore> future, std::function<void(detail::Packet)> done);
   /// Around whatever may still make calls; close() and leave() wait for its end. Calls do it themselves.
-  void begin_work() { ++work_; }
-  void end_work();
+  void begin_work() { ending_->begin_work(); }
+  void end_work() { ending_->end_work(); }
   /// Like Driver::wait, for what anybody completes.
   void wait(detail::FutureCore& core, base::TimePoint deadline);
 
-  void barrier();
+  void barrier() { ending_->barrier(); }
   void leave();
   /// Graceful: see Worker::close. The lost are named by the Status.
   base::Status close();
@@ -85,46 +85,24 @@ class Agent final : private net::Sink {
   void expire_calls();
   std::exception_ptr error_of(const Outcome& outcome, base::Rank to, const std::string& function);
   std::string name_of(base::Rank rank) const;
-  base::Status lost_status(const std::string& doing) const;
 
   /// Ends a call that was taken from pending_.
   void complete(const PendingCall& call, Outcome outcome);
-
-  /// Calls that went to or came from one life of a peer. A later life begins anew, at both ends.
-  struct Count {
-    base::Incarnation incarnation{};
-    bool lost = false;
-    uint64_t sent = 0;
-    uint64_t received = 0;
-  };
-  void count(net::Peer peer, uint64_t Count::* which, int64_t by = 1) REQUIRES(mutex_);
-  Activity activity();
-  void report_activity();
-  void wake_watchers();
-  void wait_until(const std::function<bool()>& ready);
 
   const Options options_;
   AgentHost& host_;
   std::unique_ptr<net::Fabric> fabric_;
   std::vector<std::string> names_;  // By rank; constant, for a member that restarts keeps its name.
   PendingCalls pending_;
-  std::atomic<bool> ended_{false};
+  std::unique_ptr<Ending> ending_;
 
   mutable base::Mutex mutex_;
   std::map<std::pair<net::Peer, uint64_t>, std::shared_ptr<Incall>> running_ GUARDED_BY(mutex_);
   std::map<uint64_t, std::pair<net::Peer, std::shared_ptr<detail::RefHandle>>> given_up_ GUARDED_BY(mutex_);
-  uint64_t one_way_ GUARDED_BY(mutex_) = 0;       // Numbers for those that have none of their caller's.
-  std::vector<Count> counts_ GUARDED_BY(mutex_);  // By rank.
-  uint64_t looks_ GUARDED_BY(mutex_) = 0;
-  std::vector<std::shared_ptr<net::Waiter>> watchers_ GUARDED_BY(mutex_);  // Of closing_: woken at each change.
-  // Calls of ours until they have ended, calls of others until they have been answered, continuations. One number for
-  // all, so that what passes from one to the next is never missing between them.
-  std::atomic<int64_t> work_{0};
-  std::atomic<bool> ending_{false};  // Somebody wants to know when there is no work.
+  uint64_t one_way_ GUARDED_BY(mutex_) = 0;  // Numbers for those that have none of their caller's.
+
   std::unique_ptr<base::Parker> timer_parker_;
   std::atomic<base::TimePoint> timer_next_{base::never};
-
-  std::unique_ptr<Closing> closing_;
   base::Executor executor_;
   std::unique_ptr<base::Thread> timer_;
 };

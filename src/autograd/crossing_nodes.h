@@ -1,0 +1,59 @@
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <string>
+
+#include "autograd/ids.h"
+#include "autograd/torch_compat.h"
+
+namespace farad::autograd {
+
+/// What a node of either kind knows of the message that it stands for.
+struct Passage {
+  ContextId context;  ///< only its id: a context ends with its owner, however long a graph lives
+  PairId pair;
+  base::Rank peer;   ///< who is at the other end
+  std::string call;  ///< the function that was called, for messages
+};
+
+/// Stands for the tensors of one message to a peer. Its next edges lead to what made them, in the order of the message;
+/// its inputs, one per tensor, are their gradients as the peer answers them, and it passes these on as they are.
+///
+/// Nothing leads to it: its context holds it, until that ends.
+class SendNode final : public torch::autograd::Node {
+ public:
+  /// `tensors`: those that were sent and require a gradient.
+  SendNode(Passage passage, const torch::autograd::variable_list& tensors);
+
+  const Passage& passage() const { return passage_; }
+  std::string name() const override;
+
+ protected:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+
+ private:
+  const Passage passage_;
+};
+
+/// The history of the tensors of one message from a peer: where their gradients leave this worker.
+///
+/// Only Context::backward knows how to send them: to be called, by a plain backward() for example, is an error.
+class RecvNode final : public torch::autograd::Node {
+ public:
+  explicit RecvNode(Passage passage);
+
+  const Passage& passage() const { return passage_; }
+  std::string name() const override;
+
+ protected:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+
+ private:
+  const Passage passage_;
+};
+
+/// Makes `node` the history of `tensors`, which have none: the i-th tensor's gradient is its i-th input.
+void set_history(const compat::Ptr<RecvNode>& node, const torch::autograd::variable_list& tensors);
+
+}  // namespace farad::autograd

@@ -54,6 +54,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   void run_as_worker(const std::function<void()>& task) override;
   std::weak_ptr<void> life() override { return weak_from_this(); }
   rpc::References& references() override { return *table_; }
+  rpc::Interceptor* above() override { return nullptr; }
 
   // Constant once joined: a member that restarts keeps its name and rank.
   std::vector<WorkerInfo> members_;

@@ -25,9 +25,7 @@ std::string seconds(std::chrono::milliseconds span) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
-std::string function_of(const detail::Outcall& call) {
-  return call.function ? std::string(call.function->name) : call.name;
-}
+std::string_view name_of(const detail::Outcall& call) { return call.function ? call.function->name : call.name; }
 
 }  // namespace
 
@@ -57,14 +55,18 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
   header.makes = call.makes;
   header.object = call.object;
   header.name = call.name;
+  std::shared_ptr<Interceptor::Made> made;
+  if (auto* above = host_.above()) made = above->on_call(to, rpc::name_of(call), call.arguments.tensors, header.note);
   if (!call.arguments.references.empty()) header.loans = host_.references().lend(to, call.arguments.references);
   begin_work();
   uint64_t id = 0;
-  if (!call.one_way) id = pending_.add({to, function_of(call), deadline, since, std::move(done), {}, call.keep});
+  if (!call.one_way)
+    id = pending_.add({to, std::string(rpc::name_of(call)), deadline, since, std::move(done), {}, call.keep, made});
   try {
     auto message = encode_call(id, header, std::move(call.arguments));
     const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
                                                               : fabric_->send(to, std::move(message), deadline);
+    if (made) made->went({to, incarnation});
     ending_->sent({to, incarnation});
     if (call.one_way) {
       end_work();
@@ -73,6 +75,7 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
                {{Code::PeerLost, "[rpc] call of \"" + lost->function + "\" to " + name_of(to) + ": lost it"}, {}, {}});
     }
   } catch (...) {
+    if (made) made->never_went();
     if (!header.loans.empty()) host_.references().take_back(to, header.loans);
     // If somebody else has taken it, because we end, then that is how it ends.
     if (!call.one_way && !pending_.take(id)) return id;
@@ -93,7 +96,7 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
   const auto deadline = base::deadline_after(fabric_->runtime().now(), timeout);
   auto waiter = fabric_->driver().make_waiter();
   Outcome outcome;
-  const std::string function = function_of(call);
+  const std::string function = std::string(rpc::name_of(call));
   net::Driver::Reservation reservation(fabric_->driver());
   // The timer does not watch this call, since we do.
   const uint64_t id = send(to, std::move(call), base::never, timeout, [&outcome, waiter](Outcome result) {
@@ -120,7 +123,7 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
     send(to, std::move(call), deadline, timeout, nullptr);
     return;
   }
-  const std::string function = function_of(call);
+  const std::string function = std::string(rpc::name_of(call));
   const uint64_t id = send(to, std::move(call), deadline, timeout, [this, to, function, future, done](Outcome outcome) {
     if (auto error = error_of(outcome, to, function)) {
       future->fail(error);
@@ -210,6 +213,9 @@ void Agent::on_message(net::Peer from, wire::Message&& message) {
       return ending_->on_message(from.rank, message);
     case Kind::Reference:
       return host_.references().on_message(from.rank, message);
+    case Kind::Above:
+      if (auto* above = host_.above()) above->on_message(from, std::move(message));
+      return;
   }
 }
 
@@ -217,6 +223,7 @@ void Agent::take_call(net::Peer from, wire::Message&& message) {
   const uint64_t id = message.tag;
   auto call = std::make_shared<Incall>(*this, from, std::move(message));
   ending_->received(from);
+  call->arrived();
   {
     base::Lock lock(mutex_);
     running_.emplace(std::pair(from, id == 0 ? ++one_way_ : id), call);
@@ -236,35 +243,36 @@ void Agent::finished(const std::shared_ptr<Incall>& call) {
 void Agent::take_reply(net::Peer from, wire::Message&& message) {
   auto call = pending_.take(message.tag);
   Outcome outcome;
-  size_t result_at = 1;
-  if (!message.body.empty() && message.body[0] == good_with_loans) {
-    // Even if nobody waits any more: the lender does, for its references.
-    std::vector<Loan> loans;
-    outcome.status = decode_loans(message, loans, result_at);
-    outcome.result.references = host_.references().receive(from.rank, loans);
-  }
-  if (!call) {  // The caller gave up first. A late reply is news to nobody, but for what was kept for it.
-    std::shared_ptr<detail::RefHandle> let_go;
-    base::Lock lock(mutex_);
-    if (const auto kept = given_up_.find(message.tag); kept != given_up_.end()) {
-      let_go = std::move(kept->second.second);
-      given_up_.erase(kept);
-    }
-    lock.unlock();
-    return;
-  }
-  if (!outcome.status.ok()) return complete(*call, std::move(outcome));
-  if (message.body.empty() || message.body[0] > good_with_loans) {
-    outcome.status = {Code::Protocol,
-                      "[rpc] call of \"" + call->function + "\" to " + name_of(call->to) + ": a reply that is none"};
-  } else if (message.body[0] == bad) {
-    outcome.status = decode_failure(message, outcome.failure.emplace());
+  ReplyHeader header;
+  size_t result_at = 0;
+  outcome.status = decode_reply(message, header, result_at);
+  // Even if nobody waits any more: the lender does, for its references.
+  outcome.result.references = host_.references().receive(from.rank, header.loans);
+  if (!call) return take_late_reply(from, message.tag, header);
+  if (!outcome.status.ok()) {
+    const auto& why = outcome.status.message();
+    outcome.status = {Code::Protocol, "[rpc] call of \"" + call->function + "\" to " + name_of(call->to) + ": " + why};
+  } else if (header.failed) {
+    outcome.status = decode_failure(message, result_at, outcome.failure.emplace());
   } else {
+    if (call->made) outcome.status = call->made->on_result(from, header.note, message.tensors);
     message.body.erase(message.body.begin(), message.body.begin() + static_cast<ptrdiff_t>(result_at));
     outcome.result.body = std::move(message.body);
     outcome.result.tensors = std::move(message.tensors);
   }
   complete(*call, std::move(outcome));
+}
+
+/// The caller gave up first. A late reply is news to nobody, but for what was kept for it and for the layer above.
+void Agent::take_late_reply(net::Peer from, uint64_t id, const ReplyHeader& header) {
+  if (auto* above = host_.above(); above && !header.note.empty()) above->on_late_result(from, header.note);
+  std::shared_ptr<detail::RefHandle> let_go;
+  base::Lock lock(mutex_);
+  if (const auto kept = given_up_.find(id); kept != given_up_.end()) {
+    let_go = std::move(kept->second.second);
+    given_up_.erase(kept);
+  }
+  lock.unlock();
 }
 
 void Agent::take_cancel(net::Peer from, uint64_t id) {
@@ -293,6 +301,7 @@ void Agent::on_lost(net::Peer peer, const Status& why) {
     }
   }
   host_.references().on_lost(peer.rank);
+  if (auto* above = host_.above()) above->on_lost(peer, why);
   ending_->on_lost(peer);
 }
 
@@ -300,11 +309,15 @@ void Agent::on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const Status& wh
   if (kind == to_number(Kind::Call)) {
     ending_->unsent(to);
     if (auto call = pending_.take(tag)) {
+      if (call->made) call->made->never_went();
       complete(*call, {{Code::Invalid, "[rpc] call of \"" + call->function + "\": " + why.message()}, {}, {}});
     }
   } else if (kind == to_number(Kind::Reply)) {
     const Failure failure{Code::Invalid, {}, "[rpc] its result: " + why.message(), {}};
     (void)fabric_->post(to.rank, encode_failure(tag, failure)).status;
+    if (auto* above = host_.above()) above->on_unsent_reply(to, tag);
+  } else if (kind == to_number(Kind::Above)) {
+    if (auto* above = host_.above()) above->on_unsent(to, tag, why);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "net/fabric.h"
 #include "rpc/ending.h"
 #include "rpc/incall.h"
+#include "rpc/interceptor.h"
 #include "rpc/operator_rules.h"
 #include "rpc/pending.h"
 #include "rpc/references.h"
@@ -27,6 +28,8 @@ class AgentHost {
   /// Expires when the agent may no longer be used.
   virtual std::weak_ptr<void> life() = 0;
   virtual References& references() = 0;
+  /// What a layer above adds to calls; null if there is none.
+  virtual Interceptor* above() = 0;
 };
 
 /// The calls of one worker: those it makes and those it takes.
@@ -75,6 +78,7 @@ class Agent final : private net::Sink {
 
   void take_call(net::Peer from, wire::Message&& message);
   void take_reply(net::Peer from, wire::Message&& message);
+  void take_late_reply(net::Peer from, uint64_t id, const ReplyHeader& header);
   void take_cancel(net::Peer from, uint64_t id);
   void finished(const std::shared_ptr<Incall>& call);
 

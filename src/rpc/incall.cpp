@@ -90,10 +90,20 @@ void Incall::keep_later(std::shared_ptr<detail::FutureCore> core, std::function<
   later(std::move(core), [this, make = std::move(make)] { keep(make()); });
 }
 
+void Incall::arrived() {
+  arrival_ = decode_call(message_, header_, arguments_at_);
+  auto* above = agent_.host_.above();
+  if (!arrival_.ok() || header_.note.empty() || !above) return;
+  const auto* function = header_.name.empty() ? detail::find_function(header_.function) : nullptr;
+  taken_ = above->on_arrival(from_, function ? function->name : std::string_view(header_.name), header_.note,
+                             message_.tensors, arrival_);
+}
+
 void Incall::run() {
   const auto self = shared_from_this();
   try {
-    const detail::Function* function = read_header();
+    arrival_.raise();
+    const detail::Function* function = find_function();
     if (!header_.object) return execute(function);
     agent_.host_.references().when_ready(*header_.object,
                                          [self, function](std::shared_ptr<void> value, std::exception_ptr error) {
@@ -108,13 +118,11 @@ void Incall::run() {
   }
 }
 
-const detail::Function* Incall::read_header() {
-  size_t arguments_at = 0;
-  decode_call(message_, header_, arguments_at).raise();
+const detail::Function* Incall::find_function() {
   // First of all, and whatever becomes of the call: the lender waits for us to have them.
   if (!header_.loans.empty()) references_ = agent_.host_.references().receive(from_.rank, header_.loans);
   if (header_.makes) agent_.host_.references().expect(from_.rank, *header_.makes);
-  arguments_.emplace(std::span(message_.body).subspan(arguments_at), message_.tensors);
+  arguments_.emplace(std::span(message_.body).subspan(arguments_at_), message_.tensors);
   arguments_->use(references_);
   const auto& name = header_.name;
   const detail::Function* function =
@@ -142,16 +150,18 @@ void Incall::keep_result_of_name() {
   keep(std::make_shared<at::Tensor>(value.toTensor()));
 }
 
+void Incall::run_function(const detail::Function* function) {
+  function ? function->run(*this) : call_operator();
+  if (!later_) keep_result_of_name();
+}
+
 void Incall::execute(const detail::Function* function) {
   const auto self = shared_from_this();
   incall_here = this;
   try {
     // Others may have been lent what this call was to make: they are told, even if its maker does not care any more.
     if (cancelled()) throw Cancelled("[rpc] given up by its caller before it ran");
-    agent_.host_.run_as_worker([&] {
-      function ? function->run(*this) : call_operator();
-      if (!later_) keep_result_of_name();
-    });
+    agent_.host_.run_as_worker([&] { taken_ ? taken_->run([&] { run_function(function); }) : run_function(function); });
     if (!later_) reply();
   } catch (...) {
     later_ = false;
@@ -164,11 +174,13 @@ void Incall::execute(const detail::Function* function) {
 void Incall::reply() {
   if (header_.one_way) return;
   if (cancelled()) return post_failure({base::Code::Cancelled, {}, "[rpc] given up by its caller", {}});
-  std::vector<Loan> loans;
-  if (!result_.references.empty()) loans = agent_.host_.references().lend(from_.rank, result_.references);
-  const auto sent = agent_.fabric_->post(from_.rank, encode_result(id(), loans, std::move(result_)));
+  ReplyHeader header;
+  if (taken_) taken_->on_reply(id(), result_.tensors, header.note);
+  if (!result_.references.empty()) header.loans = agent_.host_.references().lend(from_.rank, result_.references);
+  const auto sent = agent_.fabric_->post(from_.rank, encode_result(id(), header, std::move(result_)));
   if (sent.status.ok()) return;
-  if (!loans.empty()) agent_.host_.references().take_back(from_.rank, loans);
+  if (taken_) taken_->never_replied();
+  if (!header.loans.empty()) agent_.host_.references().take_back(from_.rank, header.loans);
   // If the caller or the worker is gone, nobody is there to be told. What cannot travel is the function's fault.
   if (sent.status.code() == base::Code::Invalid) {
     post_failure({base::Code::Invalid, {}, "[rpc] its result cannot travel: " + sent.status.message(), {}});

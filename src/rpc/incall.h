@@ -8,6 +8,7 @@
 #include <string>
 
 #include "net/transport.h"
+#include "rpc/interceptor.h"
 #include "rpc/protocol.h"
 
 namespace farad::rpc {
@@ -19,6 +20,8 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
  public:
   Incall(Agent& agent, net::Peer from, wire::Message message);
 
+  /// On the driving thread, before run().
+  void arrived();
   /// On a thread that may wait. Afterwards, or once its object is there and its future is ready, the agent is told that
   /// it has finished.
   void run();
@@ -42,7 +45,8 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
 
  private:
   /// The called function; null for an operator of that name.
-  const detail::Function* read_header();
+  const detail::Function* find_function();
+  void run_function(const detail::Function* function);
   void execute(const detail::Function* function);
   void call_operator();
   /// Called by name, a function does not know that its result is to stay here.
@@ -54,7 +58,10 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
 
   Agent& agent_;
   const net::Peer from_;
-  const wire::Message message_;
+  wire::Message message_;
+  size_t arguments_at_ = 0;                    // in the body
+  base::Status arrival_;                       // whether it is a call at all
+  std::unique_ptr<Interceptor::Taken> taken_;  // What a layer above adds; null if nothing.
   CallHeader header_;
   detail::References references_;  // among the arguments
   std::shared_ptr<void> object_;

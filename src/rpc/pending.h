@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "net/transport.h"
+#include "rpc/interceptor.h"
 #include "rpc/protocol.h"
 
 namespace farad::rpc {
@@ -35,6 +36,7 @@ struct PendingCall {
   std::function<void(Outcome)> done;             ///< short: called on the driving thread, or on whoever fails the call
   base::Incarnation incarnation{};               ///< 0 until sent
   std::shared_ptr<detail::RefHandle> keep = {};  ///< what it is called on
+  std::shared_ptr<Interceptor::Made> made = {};  ///< what a layer above adds to it
 };
 
 /// The calls of a worker that wait for a reply. Whoever takes one completes it, so each ends exactly once. Any thread.

@@ -1,12 +1,21 @@
 #include "rpc/protocol.h"
 
+#include <c10/util/Exception.h>
+
+#include <limits>
+#include <span>
+
 #include "wire/bytes.h"
 #include "wire/value.h"
 
 namespace farad::rpc {
 namespace {
 
-constexpr uint32_t one_way = 1, named = 2, makes_reference = 4, on_object = 8, has_loans = 16;
+constexpr uint32_t one_way = 1, named = 2, makes_reference = 4, on_object = 8, has_loans = 16, has_note = 32;
+/// The body of a reply begins with a byte of these.
+constexpr char failed = 1, with_loans = 2, with_note = 4, all_of_reply = failed | with_loans | with_note;
+
+using NoteLength = uint16_t;
 
 using LoanParts = std::tuple<uint64_t, uint64_t, uint16_t, uint64_t, uint64_t>;
 
@@ -36,6 +45,26 @@ bool read_id(detail::Reader& in, std::optional<detail::RefId>& id) {
   return true;
 }
 
+void write_note(wire::Message& message, const wire::Bytes& note) {
+  TORCH_CHECK(note.size() <= std::numeric_limits<NoteLength>::max(), "[rpc] a note of ", note.size(), " bytes");
+  const size_t at = message.body.size();
+  message.body.resize(at + sizeof(NoteLength));
+  wire::put(message.body.data() + at, static_cast<NoteLength>(note.size()));
+  message.body.insert(message.body.end(), note.begin(), note.end());
+}
+
+/// The note at `at`, which is moved behind it; none if it is cut off.
+std::optional<std::span<const char>> read_note(const wire::Message& message, size_t& at) {
+  const std::span<const char> body(message.body);
+  if (body.size() - at < sizeof(NoteLength)) return std::nullopt;
+  const char* next = body.data() + at;
+  const auto length = wire::take<NoteLength>(next);
+  at += sizeof(NoteLength);
+  if (body.size() - at < length) return std::nullopt;
+  at += length;
+  return body.subspan(at - length, length);
+}
+
 void append(wire::Message& message, detail::Packet packet) {
   message.body.insert(message.body.end(), packet.body.begin(), packet.body.end());
   message.tensors = std::move(packet.tensors);
@@ -53,10 +82,10 @@ wire::Message encode_call(uint64_t id, const CallHeader& header, detail::Packet 
   next = wire::put(next, header.function.module);
   next = wire::put(next, header.function.offset);
   next = wire::put(next, header.timeout_ms);
-  next = wire::put<uint32_t>(next, (header.one_way ? one_way : 0) | (header.makes ? makes_reference : 0) |
-                                       (header.object ? on_object : 0) | (header.name.empty() ? 0 : named) |
-                                       (header.loans.empty() ? 0 : has_loans));
-  wire::put(next, header.context);
+  wire::put<uint32_t>(next, (header.one_way ? one_way : 0) | (header.makes ? makes_reference : 0) |
+                                (header.object ? on_object : 0) | (header.name.empty() ? 0 : named) |
+                                (header.loans.empty() ? 0 : has_loans) | (header.note.empty() ? 0 : has_note));
+  if (!header.note.empty()) write_note(message, header.note);
   if (header.makes) write_id(wire::writer(message), *header.makes);
   if (header.object) write_id(wire::writer(message), *header.object);
   if (!header.name.empty()) wire::writer(message).text(header.name);
@@ -72,9 +101,14 @@ base::Status decode_call(const wire::Message& message, CallHeader& header, size_
   header.function.offset = wire::take<uint64_t>(next);
   header.timeout_ms = wire::take<uint32_t>(next);
   const auto flags = wire::take<uint32_t>(next);
-  header.context = wire::take<int64_t>(next);
   header.one_way = flags & one_way;
-  detail::Reader in(std::span(message.body).subspan(CallHeader::bytes), message.tensors);
+  size_t rest = CallHeader::bytes;
+  if (flags & has_note) {
+    const auto note = read_note(message, rest);
+    if (!note) return {base::Code::Protocol, "[rpc] a call whose note is cut off"};
+    header.note.assign(note->begin(), note->end());
+  }
+  detail::Reader in(std::span(message.body).subspan(rest), message.tensors);
   const bool fine = (!(flags & makes_reference) || read_id(in, header.makes)) &&
                     (!(flags & on_object) || read_id(in, header.object)) &&
                     (!(flags & named) || in.text(header.name)) &&
@@ -84,20 +118,34 @@ base::Status decode_call(const wire::Message& message, CallHeader& header, size_
   return {};
 }
 
-wire::Message encode_result(uint64_t id, const std::vector<Loan>& loans, detail::Packet result) {
+wire::Message encode_result(uint64_t id, const ReplyHeader& header, detail::Packet result) {
   wire::Message message;
   message.kind = static_cast<uint8_t>(Kind::Reply);
   message.tag = id;
-  message.body.push_back(loans.empty() ? good : good_with_loans);
-  if (!loans.empty()) write_loans(wire::writer(message), loans);
+  message.body.push_back(
+      static_cast<char>((header.loans.empty() ? 0 : with_loans) | (header.note.empty() ? 0 : with_note)));
+  if (!header.note.empty()) write_note(message, header.note);
+  if (!header.loans.empty()) write_loans(wire::writer(message), header.loans);
   append(message, std::move(result));
   return message;
 }
 
-base::Status decode_loans(const wire::Message& message, std::vector<Loan>& loans, size_t& result_at) {
-  detail::Reader in(std::span(message.body).subspan(1), message.tensors);
-  if (!read_loans(in, loans)) return {base::Code::Protocol, "[rpc] a reply with bad loans: " + in.error()};
-  result_at = message.body.size() - in.bytes_left();
+base::Status decode_reply(const wire::Message& message, ReplyHeader& header, size_t& result_at) {
+  if (message.body.empty() || (message.body[0] & ~all_of_reply))
+    return {base::Code::Protocol, "[rpc] a reply that is none"};
+  const char flags = message.body[0];
+  header.failed = flags & failed;
+  result_at = 1;
+  if (flags & with_note) {
+    const auto note = read_note(message, result_at);
+    if (!note) return {base::Code::Protocol, "[rpc] a reply whose note is cut off"};
+    header.note.assign(note->begin(), note->end());
+  }
+  if (flags & with_loans) {
+    detail::Reader in(std::span(message.body).subspan(result_at), message.tensors);
+    if (!read_loans(in, header.loans)) return {base::Code::Protocol, "[rpc] a reply with bad loans: " + in.error()};
+    result_at = message.body.size() - in.bytes_left();
+  }
   return {};
 }
 
@@ -105,13 +153,13 @@ wire::Message encode_failure(uint64_t id, const Failure& failure) {
   wire::Message message;
   message.kind = static_cast<uint8_t>(Kind::Reply);
   message.tag = id;
-  message.body.push_back(bad);
+  message.body.push_back(failed);
   wire::encode(std::make_tuple(static_cast<int>(failure.code), failure.type, failure.text, failure.hops), message);
   return message;
 }
 
-base::Status decode_failure(const wire::Message& message, Failure& failure) {
-  detail::Reader in(std::span(message.body).subspan(1), message.tensors);
+base::Status decode_failure(const wire::Message& message, size_t failure_at, Failure& failure) {
+  detail::Reader in(std::span(message.body).subspan(failure_at), message.tensors);
   std::tuple<int, std::string, std::string, std::vector<std::string>> parts;
   if (!detail::read(in, parts) || !in.finish()) return {base::Code::Protocol, "[rpc] a bad failure: " + in.error()};
   failure.code = static_cast<base::Code>(std::get<0>(parts));

@@ -21,7 +21,7 @@ void check(const RefHandle& handle, WorkerCore& core) {
 }
 
 std::shared_ptr<RefHandle> make_at(WorkerCore& core, base::Rank owner, Outcall call, const CallOptions& options) {
-  auto handle = core.table().begin(owner);
+  auto handle = core.table().begin(owner, call.function ? call.function->name : std::string_view(call.name));
   call.makes = handle->id;
   Promise<void> made;
   auto future = made.future();
@@ -36,8 +36,11 @@ std::shared_ptr<RefHandle> make_at(WorkerCore& core, base::Rank owner, Outcall c
 
 }  // namespace
 
-std::shared_ptr<RefHandle> own(Worker& worker, std::shared_ptr<void> value) {
-  return WorkerCore::of(worker).table().own(std::move(value));
+std::shared_ptr<RefHandle> own(Worker& worker, std::shared_ptr<void> value, const std::source_location& where) {
+  std::string file = where.file_name();
+  file = file.substr(file.rfind('/') + 1);  // Where it was compiled is nobody's business.
+  return WorkerCore::of(worker).table().own(std::move(value),
+                                            "RRef::local at " + file + ":" + std::to_string(where.line()));
 }
 
 WorkerInfo owner_of(const RefHandle& handle) { return core_of(handle, "owner")->members()[handle.owner.value]; }

@@ -2,6 +2,7 @@
 
 #include <farad/rref.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/options.h"
@@ -26,8 +27,9 @@ std::string names_of(const std::vector<WorkerInfo>& members) {
 
 }  // namespace
 
-std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options) {
-  const auto environment = base::Environment::process();
+std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options, net::sim::World* world) {
+  // A simulation must not depend on the machine that it runs on.
+  const auto environment = world ? base::Environment::of({}) : base::Environment::process();
   base::complete(options, environment).raise();
   base::check(options).raise();
   std::string operators;
@@ -37,10 +39,13 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options) {
   std::shared_ptr<WorkerCore> core(new WorkerCore);
   // An alias without ownership: a Worker that owned its own core would keep it for ever.
   core->handle_.reset(new Worker(std::shared_ptr<WorkerCore>(std::shared_ptr<WorkerCore>(), core.get())));
-  core->agent_ =
-      std::make_unique<rpc::Agent>(net::FabricOptions::from(options, environment),
-                                   rpc::Agent::Options{options.rpc_timeout, options.threads, std::move(rules)}, *core);
+  auto fabric = net::FabricOptions::from(options, environment);
+  fabric.world = world;
+  const auto log_level = fabric.log_level;
+  core->agent_ = std::make_unique<rpc::Agent>(
+      std::move(fabric), rpc::Agent::Options{options.rpc_timeout, options.threads, std::move(rules)}, *core);
   const auto& self = core->agent_->fabric().self();
+  core->log_.emplace(self.name, log_level);
   core->table_ = std::make_shared<ref::Table>(self.rank, self.birth, core->services());
   for (const auto& member : core->agent_->fabric().members()) {
     core->members_.push_back({member.name, member.rank.value});
@@ -48,6 +53,11 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options) {
   }
   core->agent_->fabric().start();
   return core;
+}
+
+Worker WorkerCore::join_in(net::sim::World& world, WorkerOptions options) {
+  options.transport = "sim";
+  return Worker(join(std::move(options), &world));
 }
 
 WorkerCore::~WorkerCore() {
@@ -89,14 +99,36 @@ base::Rank WorkerCore::rank_of(const Peer& peer) const {
 void WorkerCore::close() {
   TORCH_CHECK(!rpc::Incall::current(), "[rpc] close() waits for the functions that run, so none of them may call it");
   const auto status = agent_->close();
+  report_what_is_held();
   table_->close();
   status.raise();
+}
+
+/// Whoever closes is done, so what is still referred to was forgotten somewhere, and its value lives on elsewhere.
+void WorkerCore::report_what_is_held() const {
+  constexpr size_t most_named = 8;
+  const auto held = table_->handles();
+  if (held.empty()) return;
+  std::string names;
+  for (size_t i = 0; i < std::min(held.size(), most_named); ++i) {
+    names += (i == 0 ? "" : "; ") + held[i].id + " at " + held[i].owner + ", " + held[i].origin;
+  }
+  if (held.size() > most_named) names += "; ...";
+  log_->warning("[ref] close: ", held.size(), held.size() == 1 ? " reference is" : " references are",
+                " still held here; let go of them before: ", names);
 }
 
 void WorkerCore::leave() {
   TORCH_CHECK(!rpc::Incall::current(), "[rpc] leave() waits for the functions that run, so none of them may call it");
   agent_->leave();
   table_->close();
+}
+
+Debug WorkerCore::debug() const {
+  Debug debug;
+  agent_->describe(debug);
+  table_->describe(debug);
+  return debug;
 }
 
 void WorkerCore::run_as_worker(const std::function<void()>& task) {
@@ -138,7 +170,7 @@ Worker::~Worker() {
   if (core_ && core_.use_count() > 0) core_->end("the worker was destroyed");
 }
 
-Worker Worker::join(WorkerOptions options) { return Worker(detail::WorkerCore::join(std::move(options))); }
+Worker Worker::join(WorkerOptions options) { return Worker(detail::WorkerCore::join(std::move(options), nullptr)); }
 
 Worker& Worker::current() {
   auto* core = detail::WorkerCore::current();
@@ -164,6 +196,7 @@ RRef<at::Tensor> Worker::remote(const Peer& to, std::string_view name, std::vect
 void Worker::barrier() { core_->agent().barrier(); }
 void Worker::leave() { core_->leave(); }
 void Worker::close() { core_->close(); }
+Debug Worker::debug() const { return core_->debug(); }
 
 c10::IValue Caller::rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
   return detail::unpack_result<c10::IValue>(wait(to, detail::by_name(name, args)), name);

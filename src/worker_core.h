@@ -3,6 +3,7 @@
 #include <farad/worker.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -15,7 +16,10 @@ namespace farad::detail {
 /// What a Worker is made of, and what its futures and references keep alive.
 class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::enable_shared_from_this<WorkerCore> {
  public:
-  static std::shared_ptr<WorkerCore> join(WorkerOptions options);
+  /// `world` if it is to live in a simulation.
+  static std::shared_ptr<WorkerCore> join(WorkerOptions options, net::sim::World* world);
+  /// Worker::join for tests: on the simulated network, threads and clock of `world`. Called by its threads only.
+  static Worker join_in(net::sim::World& world, WorkerOptions options);
   ~WorkerCore() override;
 
   rpc::Agent& agent() { return *agent_; }
@@ -27,6 +31,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   void close();
   void leave();
   void end(const std::string& why);
+  Debug debug() const;
 
   // As the host of futures:
   void wait(FutureCore& core, std::chrono::steady_clock::time_point deadline) override { agent_->wait(core, deadline); }
@@ -51,6 +56,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
  private:
   WorkerCore() = default;
   ref::Table::Services services();
+  void report_what_is_held() const;
   void run_as_worker(const std::function<void()>& task) override;
   std::weak_ptr<void> life() override { return weak_from_this(); }
   rpc::References& references() override { return *table_; }
@@ -62,6 +68,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   std::shared_ptr<ref::Table> table_;
   std::unique_ptr<rpc::Agent> agent_;
   std::unique_ptr<Worker> handle_;
+  std::optional<base::Log> log_;
 };
 
 }  // namespace farad::detail

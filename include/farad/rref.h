@@ -23,8 +23,8 @@ class RRef {
   explicit RRef(std::shared_ptr<detail::RefHandle> handle) : handle_(std::move(handle)) {}
 
   /// Owned here.
-  static RRef local(Worker& worker, T value) {
-    return RRef(detail::own(worker, std::make_shared<T>(std::move(value))));
+  static RRef local(Worker& worker, T value, const std::source_location& where = std::source_location::current()) {
+    return RRef(detail::own(worker, std::make_shared<T>(std::move(value)), where));
   }
 
   WorkerInfo owner() const { return detail::owner_of(handle()); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <farad/debug.h>
 #include <farad/detail/by_name.h>
 #include <farad/detail/function.h>
 #include <farad/detail/reference.h>
@@ -161,6 +162,9 @@ class Worker {
   /// Returns once every member has called it and nothing is in flight. Throws PeerLost if a member was lost; closed
   /// either way. Twice is fine; in a remote function it throws.
   void close();
+
+  /// What is in flight and what is referred to, now: for looking at, and for tests that nothing is left.
+  Debug debug() const;
 
  private:
   explicit Worker(std::shared_ptr<detail::WorkerCore> core);

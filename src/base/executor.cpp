@@ -43,7 +43,16 @@ std::vector<std::unique_ptr<Executor::Worker>> Executor::add_thread_if_needed() 
   auto ended = take_ended();
   auto worker = std::make_unique<Worker>();
   worker->parker = runtime_.make_parker();
-  worker->thread = runtime_.start(name_, [this, self = worker.get()] { work(*self); });
+  worker->thread = runtime_.start(name_, [this, self = worker.get()] {
+    try {
+      work(*self);
+    } catch (...) {  // A simulated crash unwinds it, out of its task or its sleep.
+      Lock lock(mutex_);
+      std::erase(idle_, self);
+      end(*self);
+      throw;
+    }
+  });
   workers_.push_back(std::move(worker));
   ++running_;
   return ended;
@@ -77,6 +86,10 @@ void Executor::work(Worker& self) {
     lock.relock();
     std::erase(idle_, &self);  // Still there if close() woke everybody.
   }
+  end(self);
+}
+
+void Executor::end(Worker& self) {
   --running_;
   self.ended = true;
 }

@@ -43,6 +43,7 @@ class Executor {
   struct Worker;
 
   void work(Worker& self);
+  void end(Worker& self) REQUIRES(mutex_);
   /// Gives back the workers that have ended, for the caller to join once it let go of the lock.
   [[nodiscard]] std::vector<std::unique_ptr<Worker>> add_thread_if_needed() REQUIRES(mutex_);
   std::vector<std::unique_ptr<Worker>> take_ended() REQUIRES(mutex_);

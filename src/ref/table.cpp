@@ -57,10 +57,11 @@ void Table::dispose(std::vector<std::shared_ptr<void>> garbage) {
 
 RefId Table::new_id() { return {birth_, uint64_t{self_.value} << counter_bits | ++numbers_}; }
 
-std::shared_ptr<RefHandle> Table::own(std::shared_ptr<void> value) {
+std::shared_ptr<RefHandle> Table::own(std::shared_ptr<void> value, std::string origin) {
   base::Lock lock(mutex_);
   const RefId id = new_id();
   auto& owned = owned_[id];
+  owned.origin = std::move(origin);
   owned.expected = true;
   owned.value = std::move(value);
   owned.ready = true;
@@ -68,16 +69,18 @@ std::shared_ptr<RefHandle> Table::own(std::shared_ptr<void> value) {
 }
 
 std::shared_ptr<RefHandle> Table::handle_of_own(const RefId& id) {
-  ++owned_[id].handles;
-  auto handle = std::make_shared<RefHandle>(shared_from_this(), id, self_, 0);
+  auto& owned = owned_[id];
+  ++owned.handles;
+  auto handle = std::make_shared<RefHandle>(shared_from_this(), id, self_, 0, owned.origin);
   handle->confirmed = true;
   return handle;
 }
 
-void Table::expect(Rank maker, const RefId& id) {
+void Table::expect(Rank maker, const RefId& id, const std::string& function) {
   base::Lock lock(mutex_);
   auto& owned = owned_[id];
   owned.expected = true;
+  owned.origin = "remote of \"" + function + "\" by " + services_.name_of(maker);
   if (maker == self_) return;  // Has a handle.
   const Holder holder{maker, makers_hold(id)};
   if (early_drops_.erase({id, holder}) == 0) owned.holders.insert(holder);
@@ -132,14 +135,15 @@ void Table::free_if_unheld(const RefId& id, std::vector<std::shared_ptr<void>>& 
 
 // --- Shares of values that live elsewhere ---
 
-std::shared_ptr<RefHandle> Table::begin(Rank owner) {
+std::shared_ptr<RefHandle> Table::begin(Rank owner, std::string_view function) {
+  std::string origin = "remote of \"" + std::string(function) + "\"";
   base::Lock lock(mutex_);
   const RefId id = new_id();
   if (owner == self_) {
-    owned_[id];
+    owned_[id].origin = std::move(origin);
     return handle_of_own(id);
   }
-  auto handle = std::make_shared<RefHandle>(shared_from_this(), id, owner, makers_hold(id));
+  auto handle = std::make_shared<RefHandle>(shared_from_this(), id, owner, makers_hold(id), std::move(origin));
   borrowed_[id] = handle;
   return handle;
 }
@@ -192,18 +196,18 @@ void Table::take_back(Rank to, const std::vector<Loan>& loans) {
   dispose(std::move(garbage));
 }
 
-detail::References Table::receive(Rank from, const std::vector<Loan>& loans) {
+detail::References Table::receive(Rank from, const std::vector<Loan>& loans, const std::string& function) {
   detail::References references;
   Outbox out;
   {
     base::Lock lock(mutex_);
-    for (const auto& loan : loans) references.push_back(take(from, loan, out));
+    for (const auto& loan : loans) references.push_back(take(from, loan, function, out));
   }
   send(std::move(out));
   return references;
 }
 
-std::shared_ptr<RefHandle> Table::take(Rank from, const Loan& loan, Outbox& out) {
+std::shared_ptr<RefHandle> Table::take(Rank from, const Loan& loan, const std::string& function, Outbox& out) {
   const auto returned = [&] {
     if (loan.lend != 0) out.emplace_back(from, Note{What::Returned, loan.id, loan.lend});
   };
@@ -213,6 +217,7 @@ std::shared_ptr<RefHandle> Table::take(Rank from, const Loan& loan, Outbox& out)
     if (loan.hold != 0) owned_[loan.id].holders.erase({self_, loan.hold});
     return handle;
   }
+  const auto origin = [&] { return "lent by " + services_.name_of(from) + " with \"" + function + "\""; };
   std::shared_ptr<RefHandle> present;
   if (const auto found = borrowed_.find(loan.id); found != borrowed_.end()) present = found->second.lock();
   if (loan.hold != 0) {  // The owner itself lends.
@@ -220,7 +225,7 @@ std::shared_ptr<RefHandle> Table::take(Rank from, const Loan& loan, Outbox& out)
       out.emplace_back(loan.owner, Note{What::Drop, loan.id, loan.hold});  // One hold is enough.
       return present;
     }
-    auto handle = std::make_shared<RefHandle>(shared_from_this(), loan.id, loan.owner, loan.hold);
+    auto handle = std::make_shared<RefHandle>(shared_from_this(), loan.id, loan.owner, loan.hold, origin());
     handle->confirmed = true;
     borrowed_[loan.id] = handle;
     return handle;
@@ -237,7 +242,7 @@ std::shared_ptr<RefHandle> Table::take(Rank from, const Loan& loan, Outbox& out)
     }
     return present;
   }
-  auto handle = std::make_shared<RefHandle>(shared_from_this(), loan.id, loan.owner, ++numbers_ * 2 + 1);
+  auto handle = std::make_shared<RefHandle>(shared_from_this(), loan.id, loan.owner, ++numbers_ * 2 + 1, origin());
   borrowed_[loan.id] = handle;
   asked_[{loan.owner, handle->hold}] = {handle, {{from, loan.lend}}, loan.owner};
   out.emplace_back(loan.owner, Note{What::Hold, loan.id, handle->hold});
@@ -385,6 +390,49 @@ Table::Stats Table::stats() const {
   size_t borrowed = 0;
   for (const auto& [id, handle] : borrowed_) borrowed += !handle.expired();
   return {owned_.size(), borrowed, lent_.size(), asked_.size() + early_drops_.size()};
+}
+
+// --- For people ---
+
+Debug::Reference Table::describe(const RefId& id, Rank owner, std::string origin) const {
+  const auto number = std::to_string(id.number & ((uint64_t{1} << counter_bits) - 1));
+  return {services_.name_of(maker_of(id)) + "#" + number, services_.name_of(owner), std::move(origin)};
+}
+
+void Table::describe(Debug& debug) const {
+  Handles let_go;  // Not under the lock.
+  base::Lock lock(mutex_);
+  for (const auto& [id, owned] : owned_) {
+    auto& reference =
+        debug.owned.emplace_back(describe(id, self_, owned.origin.empty() ? "not made yet" : owned.origin));
+    for (const auto& [rank, hold] : owned.holders) reference.holders.push_back(services_.name_of(rank));
+  }
+  for (const auto& [id, weak] : borrowed_) {
+    auto handle = weak.lock();
+    if (handle) debug.held.push_back(describe(id, handle->owner, handle->origin));
+    let_go.push_back(std::move(handle));
+  }
+  for (const auto& [number, lent] : lent_) {
+    auto reference = describe(lent.handle->id, lent.handle->owner, lent.handle->origin);
+    reference.holders.push_back(services_.name_of(lent.to));
+    debug.lent.push_back(std::move(reference));
+  }
+  debug.unsettled += asked_.size() + early_drops_.size();
+}
+
+std::vector<Debug::Reference> Table::handles() const {
+  Handles let_go;
+  std::vector<Debug::Reference> all;
+  base::Lock lock(mutex_);
+  for (const auto& [id, owned] : owned_) {
+    if (owned.handles > 0) all.push_back(describe(id, self_, owned.origin));
+  }
+  for (const auto& [id, weak] : borrowed_) {
+    auto handle = weak.lock();
+    if (handle) all.push_back(describe(id, handle->owner, handle->origin));
+    let_go.push_back(std::move(handle));
+  }
+  return all;
 }
 
 }  // namespace farad::ref

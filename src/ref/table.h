@@ -1,5 +1,6 @@
 #pragma once
 
+#include <farad/debug.h>
 #include <farad/detail/reference.h>
 
 #include <atomic>
@@ -26,15 +27,16 @@ namespace farad::detail {
 /// See <farad/detail/reference.h>.
 class RefHandle {
  public:
-  RefHandle(std::shared_ptr<ref::Table> table, RefId id, base::Rank owner, uint64_t hold)
-      : table(std::move(table)), id(id), owner(owner), hold(hold) {}
+  RefHandle(std::shared_ptr<ref::Table> table, RefId id, base::Rank owner, uint64_t hold, std::string origin)
+      : table(std::move(table)), id(id), owner(owner), hold(hold), origin(std::move(origin)) {}
   ~RefHandle();
   RefHandle(const RefHandle&) = delete;
 
   const std::shared_ptr<ref::Table> table;
   const RefId id;
   const base::Rank owner;
-  const uint64_t hold;  ///< what the owner knows our share by; 0 if that is ourselves
+  const uint64_t hold;       ///< what the owner knows our share by; 0 if that is ourselves
+  const std::string origin;  ///< how this worker came by it, for people
   std::atomic<bool> confirmed{false};
   std::atomic<bool> lost{false};  ///< the owner is gone, and the value with it
 
@@ -86,15 +88,16 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
 
   const std::weak_ptr<detail::WorkerCore>& core() const { return services_.core; }
 
-  std::shared_ptr<detail::RefHandle> own(std::shared_ptr<void> value);
+  std::shared_ptr<detail::RefHandle> own(std::shared_ptr<void> value, std::string origin);
   /// For a value that `owner` is about to be asked to make.
-  std::shared_ptr<detail::RefHandle> begin(base::Rank owner);
+  std::shared_ptr<detail::RefHandle> begin(base::Rank owner, std::string_view function);
   /// The owner has answered the call that makes it.
   void confirm(const std::shared_ptr<detail::RefHandle>& handle);
 
   std::vector<rpc::Loan> lend(base::Rank to, const detail::References& references) override;
-  detail::References receive(base::Rank from, const std::vector<rpc::Loan>& loans) override;
-  void expect(base::Rank maker, const detail::RefId& id) override;
+  detail::References receive(base::Rank from, const std::vector<rpc::Loan>& loans,
+                             const std::string& function) override;
+  void expect(base::Rank maker, const detail::RefId& id, const std::string& function) override;
   void keep(const detail::RefId& id, std::shared_ptr<void> value) override;
   void fail(const detail::RefId& id, std::exception_ptr error) override;
   void when_ready(const detail::RefId& id, Then then) override;
@@ -112,6 +115,10 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
     size_t unsettled = 0;  ///< holds asked for and not noted, drops that came before their holds
   };
   Stats stats() const;
+  /// Adds what is referred to.
+  void describe(Debug& debug) const;
+  /// What this worker still holds by handles of its own.
+  std::vector<Debug::Reference> handles() const;
 
  private:
   friend class detail::RefHandle;
@@ -135,6 +142,7 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
     std::vector<Then> waiting;
     std::set<Holder> holders;
     size_t handles = 0;  // of our own
+    std::string origin = {};
   };
   struct Lent {
     std::shared_ptr<detail::RefHandle> handle;
@@ -148,7 +156,9 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
 
   void send(Outbox out);
   static wire::Message encode(const Note& note);
-  std::shared_ptr<detail::RefHandle> take(base::Rank from, const rpc::Loan& loan, Outbox& out) REQUIRES(mutex_);
+  std::shared_ptr<detail::RefHandle> take(base::Rank from, const rpc::Loan& loan, const std::string& function,
+                                          Outbox& out) REQUIRES(mutex_);
+  Debug::Reference describe(const detail::RefId& id, base::Rank owner, std::string origin) const;
   std::shared_ptr<detail::RefHandle> handle_of_own(const detail::RefId& id) REQUIRES(mutex_);
   void settle(const detail::RefId& id, std::shared_ptr<void> value, std::exception_ptr error);
   detail::RefId new_id() REQUIRES(mutex_);

@@ -1,5 +1,6 @@
 #include "rpc/agent.h"
 
+#include <c10/util/ScopeExit.h>
 #include <farad/error.h>
 
 #include <thread>
@@ -103,8 +104,15 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
     outcome = std::move(result);
     waiter->complete();
   });
+  // Should the wait throw, nobody may write into this frame any more.
+  auto withdraw = c10::make_scope_exit([&] {
+    if (waiter->completed()) return;
+    if (pending_.take(id)) return end_work();
+    while (!waiter->completed()) std::this_thread::yield();  // Somebody is completing it right now.
+  });
   if (!fabric_->driver().wait(*waiter, deadline)) {
     if (auto mine = pending_.take(id)) {
+      withdraw.release();
       give_up(std::move(*mine), id);
       end_work();
       throw Timeout("[rpc] call of \"" + function + "\" to " + name_of(to) + ": no reply in " + seconds(timeout));
@@ -221,7 +229,7 @@ void Agent::on_message(net::Peer from, wire::Message&& message) {
 
 void Agent::take_call(net::Peer from, wire::Message&& message) {
   const uint64_t id = message.tag;
-  auto call = std::make_shared<Incall>(*this, from, std::move(message));
+  auto call = std::make_shared<Incall>(*this, from, std::move(message), fabric_->runtime().now());
   ending_->received(from);
   call->arrived();
   {
@@ -247,7 +255,9 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
   size_t result_at = 0;
   outcome.status = decode_reply(message, header, result_at);
   // Even if nobody waits any more: the lender does, for its references.
-  outcome.result.references = host_.references().receive(from.rank, header.loans);
+  if (!header.loans.empty()) {
+    outcome.result.references = host_.references().receive(from.rank, header.loans, call ? call->function : "?");
+  }
   if (!call) return take_late_reply(from, message.tag, header);
   if (!outcome.status.ok()) {
     const auto& why = outcome.status.message();
@@ -334,6 +344,21 @@ Status Agent::close() {
   auto status = ending_->wait_to_close();
   end("this worker is closed");
   return status;
+}
+
+void Agent::describe(Debug& debug) const {
+  const auto now = fabric_->runtime().now();
+  const auto age = [&](base::TimePoint since) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(now - since);
+  };
+  pending_.each([&](const PendingCall& call) {
+    debug.made.push_back({call.function, "to " + name_of(call.to), age(call.since)});
+  });
+  base::Lock lock(mutex_);
+  for (const auto& [key, call] : running_) {
+    debug.running.push_back({call->function(), "from " + name_of(key.first.rank), age(call->since)});
+  }
+  debug.unsettled += given_up_.size();
 }
 
 void Agent::end(const std::string& why) {

@@ -66,6 +66,8 @@ class Agent final : private net::Sink {
   void leave();
   /// Graceful: see Worker::close. The lost are named by the Status.
   base::Status close();
+  /// Adds the calls in flight.
+  void describe(Debug& debug) const;
   /// At once. Twice is fine.
   void end(const std::string& why);
 

@@ -54,8 +54,14 @@ Failure describe(const std::exception_ptr& error) {
   return failure;
 }
 
-Incall::Incall(Agent& agent, net::Peer from, wire::Message message)
-    : agent_(agent), from_(from), message_(std::move(message)) {}
+Incall::Incall(Agent& agent, net::Peer from, wire::Message message, base::TimePoint since)
+    : since(since), agent_(agent), from_(from), message_(std::move(message)) {}
+
+std::string Incall::function() const {
+  if (!header_.name.empty()) return header_.name;
+  const auto* function = detail::find_function(header_.function);
+  return function ? std::string(function->name) : "?";
+}
 
 Incall* Incall::current() { return incall_here; }
 
@@ -120,8 +126,8 @@ void Incall::run() {
 
 const detail::Function* Incall::find_function() {
   // First of all, and whatever becomes of the call: the lender waits for us to have them.
-  if (!header_.loans.empty()) references_ = agent_.host_.references().receive(from_.rank, header_.loans);
-  if (header_.makes) agent_.host_.references().expect(from_.rank, *header_.makes);
+  if (!header_.loans.empty()) references_ = agent_.host_.references().receive(from_.rank, header_.loans, function());
+  if (header_.makes) agent_.host_.references().expect(from_.rank, *header_.makes, function());
   arguments_.emplace(std::span(message_.body).subspan(arguments_at_), message_.tensors);
   arguments_->use(references_);
   const auto& name = header_.name;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/clock.h"
 #include "net/transport.h"
 #include "rpc/interceptor.h"
 #include "rpc/protocol.h"
@@ -18,7 +19,7 @@ class Agent;
 /// One call that this worker takes: runs the function and sends its reply.
 class Incall final : public detail::Invocation, public std::enable_shared_from_this<Incall> {
  public:
-  Incall(Agent& agent, net::Peer from, wire::Message message);
+  Incall(Agent& agent, net::Peer from, wire::Message message, base::TimePoint since);
 
   /// On the driving thread, before run().
   void arrived();
@@ -32,6 +33,9 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
   net::Peer from() const { return from_; }
   uint64_t key = 0;  ///< the agent's, to find it again
   uint64_t id() const { return message_.tag; }
+  const base::TimePoint since;  ///< when it came
+  /// The name of what it calls. Any thread, once it has arrived().
+  std::string function() const;
 
   detail::Reader& arguments() override { return *arguments_; }
   detail::Writer result() override;

@@ -70,6 +70,13 @@ std::vector<std::pair<uint64_t, PendingCall>> PendingCalls::take_expired(base::T
   return taken;
 }
 
+void PendingCalls::each(const std::function<void(const PendingCall&)>& look) const {
+  base::Lock lock(mutex_);
+  std::map<uint64_t, const PendingCall*> in_order;
+  for (const auto& [id, call] : calls_) in_order.emplace(id, &call);
+  for (const auto& [id, call] : in_order) look(*call);
+}
+
 size_t PendingCalls::size() const {
   base::Lock lock(mutex_);
   return calls_.size();

@@ -56,6 +56,8 @@ class PendingCalls {
   std::vector<std::pair<uint64_t, PendingCall>> take_expired(base::TimePoint now, base::TimePoint& next)
       EXCLUDES(mutex_);
   size_t size() const EXCLUDES(mutex_);
+  /// Calls `look` for each, in the order they were made, under the lock.
+  void each(const std::function<void(const PendingCall&)>& look) const EXCLUDES(mutex_);
 
  private:
   std::optional<PendingCall> take_locked(uint64_t id) REQUIRES(mutex_);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "net/transport.h"
@@ -27,11 +28,11 @@ class References {
   virtual std::vector<Loan> lend(base::Rank to, const detail::References& references) = 0;
   /// The message did not go after all.
   virtual void take_back(base::Rank to, const std::vector<Loan>& loans) = 0;
-  /// When a message with these loans came from `from`.
-  virtual detail::References receive(base::Rank from, const std::vector<Loan>& loans) = 0;
+  /// When a message with these loans came from `from`, in a call of `function` or its reply.
+  virtual detail::References receive(base::Rank from, const std::vector<Loan>& loans, const std::string& function) = 0;
 
-  /// A call that makes the value of `id` has come; its maker holds it.
-  virtual void expect(base::Rank maker, const detail::RefId& id) = 0;
+  /// A call of `function` that makes the value of `id` has come; its maker holds it.
+  virtual void expect(base::Rank maker, const detail::RefId& id, const std::string& function) = 0;
   virtual void keep(const detail::RefId& id, std::shared_ptr<void> value) = 0;
   virtual void fail(const detail::RefId& id, std::exception_ptr error) = 0;
   /// Calls `then` with the value or the error, once there is one: now, or when the call that makes it has ended. That

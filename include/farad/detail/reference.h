@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <source_location>
 
 namespace farad {
 class Worker;
@@ -27,7 +28,8 @@ struct RefId {
 
 /// This worker's share of a referenced value; its end gives the share up. All copies of an RRef on one worker have it
 /// in common. Any thread.
-std::shared_ptr<RefHandle> own(Worker& worker, std::shared_ptr<void> value);
+/// `where` is for people who look for what was left behind.
+std::shared_ptr<RefHandle> own(Worker& worker, std::shared_ptr<void> value, const std::source_location& where);
 
 WorkerInfo owner_of(const RefHandle&);
 bool is_owner(const RefHandle&);

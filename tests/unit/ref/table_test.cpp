@@ -57,9 +57,9 @@ struct Group {
   }
   /// `maker` asks `owner` to make a value; the call is on its way.
   Handle remote(size_t maker, size_t owner, int& alive) {
-    auto handle = tables[maker]->begin(rank(owner));
+    auto handle = tables[maker]->begin(rank(owner), "make");
     in_flight.push_back([this, maker, owner, handle, &alive] {
-      tables[owner]->expect(rank(maker), handle->id);
+      tables[owner]->expect(rank(maker), handle->id, "make");
       tables[owner]->keep(handle->id, std::make_shared<Value>(alive));
       tables[maker]->confirm(handle);
     });
@@ -68,7 +68,7 @@ struct Group {
   /// A message with the reference goes from one to another; `arrived` gets it there.
   void lend(size_t from, size_t to, const Handle& handle, std::function<void(Handle)> arrived) {
     auto loans = tables[from]->lend(rank(to), {handle});
-    in_flight.push_back([this, from, to, loans, arrived] { arrived(tables[to]->receive(rank(from), loans)[0]); });
+    in_flight.push_back([this, from, to, loans, arrived] { arrived(tables[to]->receive(rank(from), loans, "f")[0]); });
   }
 
   std::mt19937 random;
@@ -79,7 +79,7 @@ struct Group {
 TEST(RefTable, AnOwnValueLivesAsLongAsItsHandles) {
   int alive = 0;
   Group group(1);
-  auto handle = group.tables[0]->own(std::make_shared<Value>(alive));
+  auto handle = group.tables[0]->own(std::make_shared<Value>(alive), "here");
   auto copy = handle;
   handle.reset();
   EXPECT_EQ(alive, 1);
@@ -118,8 +118,8 @@ TEST(RefTable, TheLenderMayLetGoBeforeAnybodyHasHeardOfTheLoan) {
 
 TEST(RefTable, ErrorsOfTheMakingAreKeptForEveryUse) {
   Group group(2);
-  auto handle = group.tables[0]->begin(rank(1));
-  group.tables[1]->expect(rank(0), handle->id);
+  auto handle = group.tables[0]->begin(rank(1), "make");
+  group.tables[1]->expect(rank(0), handle->id, "make");
   group.tables[1]->fail(handle->id, std::make_exception_ptr(Timeout("x")));
   for (int i = 0; i < 2; ++i) {
     std::exception_ptr seen;
@@ -200,7 +200,7 @@ TEST(RefTableProperty, AValueLivesExactlyAsLongAsSomebodyHoldsIt) {
     std::vector<std::vector<Handle>> held(size);
     int on_the_way = 0;
     const size_t maker = random() % size, owner = random() % size;
-    held[maker].push_back(maker == owner ? group.tables[owner]->own(std::make_shared<Value>(alive))
+    held[maker].push_back(maker == owner ? group.tables[owner]->own(std::make_shared<Value>(alive), "here")
                                          : group.remote(maker, owner, alive));
     bool made = maker == owner;
     for (int step = 0; step < 60; ++step) {

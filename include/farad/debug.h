@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace farad {
+
+/// What one worker has in hand at one instant; see Worker::debug(). Written to a stream it reads as a list.
+struct Debug {
+  struct Call {
+    std::string function;
+    std::string peer;  ///< who was called, or who calls
+    std::chrono::milliseconds age{0};
+  };
+  struct Reference {
+    std::string id;      ///< "worker0#17": who made it, and that one's number for it
+    std::string owner;   ///< where the value lives
+    std::string origin;  ///< where it came from: `remote of "make" by worker0`, `RRef::local at train.cpp:12`
+    std::vector<std::string> holders = {};  ///< of one that lives here: who else holds it; of one on its way: to whom
+  };
+
+  std::vector<Call> made;        ///< calls of this worker that wait for their reply
+  std::vector<Call> running;     ///< calls of others that run here, or wait for what they need
+  std::vector<Reference> owned;  ///< values that live here
+  std::vector<Reference> held;   ///< values of others, which this worker keeps alive
+  std::vector<Reference> lent;   ///< on their way to a third worker, kept until their owner knows
+  size_t unsettled = 0;          ///< notes between workers about references, and cancellations, that wait for others
+
+  bool empty() const {
+    return made.empty() && running.empty() && owned.empty() && held.empty() && lent.empty() && unsettled == 0;
+  }
+};
+
+std::ostream& operator<<(std::ostream&, const Debug&);
+
+}  // namespace farad

@@ -1,0 +1,174 @@
+#include "autograd/engine/evaluator.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "autograd/engine/accumulate.h"
+#include "autograd/engine/anomaly.h"
+#include "autograd/engine/fit.h"
+
+namespace farad::autograd {
+namespace {
+
+EvaluatorOptions normalized(EvaluatorOptions options) {
+  options.retain_graph = options.retain_graph || options.create_graph;
+  return options;
+}
+
+std::vector<Need> needs_of(const Plan& plan, const EvaluatorOptions& options) {
+  if (options.all_leaves) return {};
+  return find_needed(plan.topology, options.leaves, options.captures);
+}
+
+at::ThreadLocalState state_for(bool create_graph) {
+  const c10::InferenceMode off(false);
+  const c10::AutoGradMode mode(create_graph);
+  return at::ThreadLocalState();
+}
+
+}  // namespace
+
+Evaluator::Evaluator(std::shared_ptr<const Plan> plan, EvaluatorOptions options)
+    : plan_(std::move(plan)),
+      options_(normalized(std::move(options))),
+      needs_(needs_of(*plan_, options_)),
+      state_(state_for(options_.create_graph)),
+      buffers_(plan_->inputs(), options_.deterministic),
+      captured_(options_.captures.size()) {
+  for (size_t i = 0; i < options_.captures.size(); i++) captures_.emplace_back(options_.captures[i].node, i);
+  std::sort(captures_.begin(), captures_.end());
+}
+
+base::Status Evaluator::feed(Link to, at::Tensor gradient) {
+  if (!gradient.defined()) return {};
+  try {
+    fit(gradient, plan_->nodes[to.node]->input_metadata(to.input), to.input);
+    buffers_.add(plan_->first_input[to.node] + to.input, InputBuffers::outside, std::move(gradient));
+    return {};
+  } catch (...) {
+    return failure(to.node);
+  }
+}
+
+template <class AnyNode>
+void Evaluator::collect(NodeIndex index, AnyNode& node) {
+  inputs_.clear();
+  const uint32_t end = plan_->first_input[index + 1];
+  for (uint32_t input = plan_->first_input[index]; input < end; input++) inputs_.push_back(buffers_.take(input));
+
+  if (compat::has_tensor_hooks(node)) {
+    const size_t count = inputs_.size();
+    compat::call_tensor_hooks(node, inputs_);
+    TORCH_CHECK(inputs_.size() == count, "has a hook that turned ", count, " gradients into ", inputs_.size());
+  }
+  if (!captures_.empty()) capture(index);
+}
+
+void Evaluator::capture(NodeIndex index) {
+  auto wanted = std::lower_bound(captures_.begin(), captures_.end(), std::pair(index, size_t(0)));
+  for (; wanted != captures_.end() && wanted->first == index; ++wanted) {
+    captured_[wanted->second] = inputs_[options_.captures[wanted->second].input];
+  }
+}
+
+base::Status Evaluator::run(NodeIndex index) {
+  if (need(index) == Need::Nothing) return {};
+  Node& node = *plan_->nodes[index];
+  try {
+    if (plan_->topology.roles[index] == Role::Leaf) {
+      call_leaf(index, static_cast<compat::AccumulateGrad&>(node));
+    } else {
+      call_function(index, node);
+    }
+    return {};
+  } catch (...) {
+    return failure(index);
+  }
+}
+
+base::Status Evaluator::take(NodeIndex index, std::vector<at::Tensor>& gradients) {
+  Node& node = *plan_->nodes[index];
+  try {
+    collect(index, node);
+    compat::call_pre_hooks(node, inputs_);
+    variable_list none;
+    for (const auto& hook : node.post_hooks()) none = (*hook)(none, inputs_);
+    gradients = std::exchange(inputs_, {});
+    return {};
+  } catch (...) {
+    return failure(index);
+  }
+}
+
+void Evaluator::call_function(NodeIndex index, Node& node) {
+  collect(index, node);
+  if (need(index) == Need::Capture) return inputs_.clear();
+  compat::call_pre_hooks(node, inputs_);
+  if (!options_.retain_graph) node.will_release_variables();
+
+  variable_list outputs;
+  const bool hooked = !node.post_hooks().empty();
+  if (hooked) {
+    outputs = node(variable_list(inputs_));
+  } else {
+    outputs = node(std::move(inputs_));
+    inputs_.clear();  // Whoever held the last reference to a gradient but for us can be added to in place.
+  }
+
+  const auto links = plan_->topology.links_of(index);
+  TORCH_CHECK(outputs.size() == links.size(), "returned an invalid number of gradients - expected ", links.size(),
+              ", but got ", outputs.size());
+  for (size_t i = 0; i < links.size(); i++) {
+    if (links[i].node == no_node) continue;
+    fit(outputs[i], plan_->nodes[links[i].node]->input_metadata(links[i].input), i);
+  }
+  if (hooked) {
+    for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, inputs_);
+    inputs_.clear();
+    TORCH_CHECK(outputs.size() == links.size(), "has a post hook that turned ", links.size(), " gradients into ",
+                outputs.size());
+  }
+  if (!options_.retain_graph) node.release_variables();
+  check_for_nan(outputs);
+  pass_on(index, outputs);
+}
+
+void Evaluator::pass_on(NodeIndex index, variable_list& outputs) {
+  const Topology& topology = plan_->topology;
+  const uint32_t first = topology.first_link[index];
+  for (size_t i = 0; i < outputs.size(); i++) {
+    const Link& link = topology.links[first + i];
+    if (link.node == no_node || !outputs[i].defined() || need(link.node) == Need::Nothing) continue;
+    buffers_.add(plan_->first_input[link.node] + link.input, InputBuffers::by_link(first + i), std::move(outputs[i]));
+  }
+}
+
+void Evaluator::call_leaf(NodeIndex index, compat::AccumulateGrad& leaf) {
+  collect(index, leaf);
+  if (need(index) == Need::Capture) return inputs_.clear();
+  compat::call_pre_hooks(leaf, inputs_);
+  if (inputs_[0].defined() && leaf.variable.requires_grad()) {
+    TORCH_CHECK(!leaf.variable.grad_fn(), "leaf variable has been moved into the graph interior");
+    const bool hooked = !leaf.post_hooks().empty();
+    at::Tensor gradient = hooked ? inputs_[0] : std::move(inputs_[0]);
+    gradients_.push_back({leaf.variable, own_gradient(leaf.variable, std::move(gradient), hooked)});
+    compat::call_post_accumulate_hooks(leaf);
+  }
+  variable_list none;
+  for (const auto& hook : leaf.post_hooks()) none = (*hook)(none, inputs_);
+  inputs_.clear();
+}
+
+base::Status Evaluator::failure(NodeIndex index) {
+  inputs_.clear();
+  Node& node = *plan_->nodes[index];
+  const base::Status cause = base::status_of(std::current_exception());
+  return {cause.code(), "[autograd] node " + node.name() + ": " + cause.message() + where_made(node)};
+}
+
+}  // namespace farad::autograd

@@ -1,0 +1,97 @@
+#include "autograd/engine/scan.h"
+
+#include <string>
+#include <unordered_set>
+
+namespace farad::autograd {
+namespace {
+
+using torch::autograd::Edge;
+using torch::autograd::Node;
+
+class Scanner {
+ public:
+  explicit Scanner(Plan& plan) : plan_(plan), shape_(plan.topology) {
+    shape_.first_link.push_back(0);
+    plan_.first_input.push_back(0);
+  }
+
+  void enter(const compat::NodePtr& node) {
+    number(node.get());
+    plan_.entries.push_back(node);
+  }
+
+  NodeIndex number(Node* node) {
+    const NodeIndex index = plan_.table.find_or_add(node, static_cast<NodeIndex>(plan_.nodes.size()));
+    if (index == plan_.nodes.size()) plan_.nodes.push_back(node);
+    return index;
+  }
+
+  /// The list of nodes is its own queue: each is looked at once, and puts those it leads to at the end.
+  base::Status follow_all(ContextId context) {
+    for (NodeIndex index = 0; index < plan_.nodes.size(); index++) {
+      Node* node = plan_.nodes[index];
+      for (const Edge& edge : node->next_edges()) {
+        shape_.links.push_back(edge.is_valid() ? Link{number(edge.function.get()), edge.input_nr} : Link{});
+      }
+      shape_.first_link.push_back(static_cast<uint32_t>(shape_.links.size()));
+      plan_.first_input.push_back(plan_.first_input.back() + node->num_inputs());
+      shape_.priority.push_back(node->sequence_nr());
+      if (node->num_outputs() != 0) {
+        shape_.roles.push_back(Role::Function);  // Sends are known as such beforehand.
+      } else if (auto status = see_end(index, context); !status.ok()) {
+        return status;
+      }
+    }
+    return {};
+  }
+
+ private:
+  /// Only nodes that lead nowhere are leaves or recvs, so that only these are asked what they are.
+  base::Status see_end(NodeIndex index, ContextId context) {
+    Node* node = plan_.nodes[index];
+    if (auto* recv = dynamic_cast<RecvNode*>(node)) {
+      const Passage& passage = recv->passage();
+      if (passage.context != context) {
+        return {base::Code::Invalid, "[autograd] backward in context " + std::to_string(context.value) +
+                                         " reached the call \"" + passage.call + "\" to or from rank " +
+                                         std::to_string(passage.peer.value) + ", which was recorded in context " +
+                                         std::to_string(passage.context.value) +
+                                         ": detach() what one context takes from another, or record both in one"};
+      }
+      shape_.roles.push_back(Role::Recv);
+      shape_.recvs.push_back({index, passage.pair, passage.peer, recv->num_inputs()});
+    } else {
+      const bool leaf = dynamic_cast<compat::AccumulateGrad*>(node);
+      shape_.roles.push_back(leaf ? Role::Leaf : Role::Function);
+    }
+    return {};
+  }
+
+  Plan& plan_;
+  Topology& shape_;
+};
+
+}  // namespace
+
+base::Status scan(const Entries& entries, Plan& plan) {
+  Scanner scanner(plan);
+  for (const Edge& root : entries.roots) scanner.enter(root.function);
+  for (const auto& send : entries.sends) scanner.enter(send);
+  if (auto status = scanner.follow_all(entries.context); !status.ok()) return status;
+
+  for (const Edge& root : entries.roots) plan.roots.push_back(plan.find(root));
+  for (const auto& send : entries.sends) {
+    const NodeIndex node = plan.table.find(send.get());
+    plan.topology.roles[node] = Role::Send;
+    plan.topology.sends.push_back({node, send->passage().pair, send->passage().peer, send->num_inputs()});
+  }
+  std::unordered_set<PairId> reached;
+  for (const Crossing& recv : plan.topology.recvs) reached.insert(recv.pair);
+  for (const Crossing& recv : entries.recvs) {
+    if (!reached.contains(recv.pair)) plan.topology.unreached.push_back({no_node, recv.pair, recv.peer, recv.tensors});
+  }
+  return {};
+}
+
+}  // namespace farad::autograd

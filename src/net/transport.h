@@ -64,7 +64,8 @@ class Transport {
   virtual Sent send(base::Rank to, wire::Message& message, bool urgent) = 0;
 
   /// The driver only: takes in what has arrived and goes on writing what is queued, for a bounded number of messages.
-  /// True if anything was done, so that it is worth polling again before going to sleep.
+  /// True if anything was done, so that it is worth polling again before going to sleep. Where something is left, the
+  /// bell has been rung: whoever polls may have no reason to come back.
   virtual bool poll() = 0;
 
   /// Ends every connection; peers see PeerLost, our own sink hears nothing more. Queued messages are dropped. Once.

@@ -12,6 +12,7 @@
 #include <ATen/ops/zeros.h>
 #include <farad/error.h>
 
+#include <atomic>
 #include <map>
 
 #include "suites/transport_suite.h"
@@ -51,6 +52,27 @@ TEST_P(TransportSuite, EmptyMessageArrives) {
 
     ASSERT_TRUE(workers.wait_until(0, so_many(1)));
     EXPECT_TRUE(workers.heard(0).snapshot()[0].message.body.empty());
+  });
+}
+
+// Whoever drives takes in a bounded number at a time, and goes when it has what it waited for.
+TEST_P(TransportSuite, WhatADriverLeavesLyingIsTakenInByTheResident) {
+  with_workers(2, [](Workers& workers) {
+    constexpr size_t many = 200;
+    auto& fabric = workers[1];
+    const auto all_came = fabric.runtime().make_parker();
+    const auto first_came = fabric.driver().make_waiter();
+    std::atomic<size_t> count{0};
+    workers.heard(1).at_message = [&](net::Peer, const wire::Message&) {
+      first_came->complete();
+      if (++count == many) all_came->unpark();
+    };
+    const net::Driver::Reservation others_sleep(fabric.driver());
+    for (size_t i = 0; i < many; ++i) workers[0].send(Rank(1), {});
+
+    ASSERT_TRUE(fabric.driver().wait(*first_came, base::never));
+
+    EXPECT_TRUE(all_came->park(fabric.runtime().now() + std::chrono::seconds(30)));
   });
 }
 

@@ -112,6 +112,7 @@ void LocalHub::close(LocalPlace& place, const std::string& address) {
       end.side = 1 - side;
       end.over = true;
       other->arrivals.push_back(std::move(end));
+      other->any.store(true, std::memory_order_release);
     }
     other->ring();
   }

@@ -42,6 +42,7 @@ struct LocalPlace {
   bool closed GUARDED_BY(mutex) = false;
   bool room GUARDED_BY(mutex) = false;  // A box of another that was full is not any more.
   std::deque<LocalArrival> arrivals GUARDED_BY(mutex);
+  std::atomic<bool> any{false};  // Arrivals or room: so that finding nothing costs the driver one load.
   std::map<base::Rank, std::shared_ptr<LocalLink>> links GUARDED_BY(mutex);  // to peers that are open
   std::map<base::Rank, uint64_t> lives GUARDED_BY(mutex);                    // incarnations so far
 

@@ -25,15 +25,18 @@ Sent SelfBox::send(base::Rank, wire::Message& message, bool urgent) {
   {
     base::Lock lock(mutex_);
     waiting_.push_back({std::move(message), bytes});
+    any_.store(true, std::memory_order_release);
   }
   bell_.ring();
   return {{}, self_.incarnation};
 }
 
 bool SelfBox::poll() {
-  std::deque<Waiting> taken;
+  if (!any_.load(std::memory_order_acquire)) return false;
+  std::vector<Waiting> taken;
   {
     base::Lock lock(mutex_);
+    any_.store(false, std::memory_order_relaxed);
     taken.swap(waiting_);
     for (auto& one : taken) waiting_bytes_ -= one.bytes;
   }

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <deque>
+#include <atomic>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "net/bell.h"
@@ -36,8 +37,9 @@ class SelfBox final : public Transport {
 
   base::Mutex mutex_;
   bool closed_ GUARDED_BY(mutex_) = false;
-  std::deque<Waiting> waiting_ GUARDED_BY(mutex_);
+  std::vector<Waiting> waiting_ GUARDED_BY(mutex_);
   uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;
+  std::atomic<bool> any_{false};  // So that finding nothing costs the driver one load.
 };
 
 }  // namespace farad::net

@@ -103,12 +103,14 @@ bool LocalTransport::deliver(const std::shared_ptr<LocalLink>& link, int side, w
     arrival.message = std::exchange(message, {});
     arrival.bytes = bytes;
     far.arrivals.push_back(std::move(arrival));
+    far.any.store(true, std::memory_order_release);
   }
   far.ring();
   return true;
 }
 
 bool LocalTransport::poll() {
+  if (!place_->any.load(std::memory_order_acquire)) return false;
   bool did = false;
   for (int i = 0; i < messages_per_poll; ++i) {
     LocalArrival arrival;
@@ -116,7 +118,8 @@ bool LocalTransport::poll() {
     {
       base::Lock lock(place_->mutex);
       did |= std::exchange(place_->room, false);
-      if (place_->arrivals.empty()) break;
+      place_->any.store(!place_->arrivals.empty(), std::memory_order_relaxed);
+      if (place_->arrivals.empty()) return did;
       arrival = std::move(place_->arrivals.front());
       place_->arrivals.pop_front();
       LocalLink::End& sender = arrival.link->ends[1 - arrival.side];
@@ -129,11 +132,13 @@ bool LocalTransport::poll() {
     if (has_room) {
       base::Lock lock(has_room->mutex);
       has_room->room = true;
+      has_room->any.store(true, std::memory_order_release);
     }
     if (has_room) has_room->ring();
     did = true;
     take(arrival);
   }
+  place_->ring();  // There may be more, and whoever drives now need not be there for it.
   return did;
 }
 

@@ -74,6 +74,8 @@ bool SimTransport::poll() {
     take(arrival);
     did = true;
   }
+  // Whoever drives now need not be there for the rest.
+  if (!endpoint_.inbox.empty() && endpoint_.open()) endpoint_.bell->ring();
   return did;
 }
 

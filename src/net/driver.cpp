@@ -16,13 +16,22 @@ thread_local const Driver* reserved_here = nullptr;
 
 }  // namespace
 
-Waiter::Waiter(Driver& driver) : driver_(driver), parker_(driver.runtime_.make_parker()) {}
+base::Parker& Waiter::parker() {
+  if (!own_parker_) {
+    own_parker_ = driver_.runtime_.make_parker();
+    parker_.store(own_parker_.get(), std::memory_order_seq_cst);
+  }
+  return *own_parker_;
+}
 
 void Waiter::complete() {
   completed_.store(true, std::memory_order_seq_cst);
-  if (!drives_.load(std::memory_order_seq_cst)) return parker_->unpark();
-  // If this is the driving thread itself, it looks before it sleeps.
-  if (!driver_.driving_here()) driver_.bell_.ring();
+  if (drives_.load(std::memory_order_seq_cst)) {
+    // If this is the driving thread itself, it looks before it sleeps.
+    if (!driver_.driving_here()) driver_.bell_.ring();
+  } else if (auto* parker = parker_.load(std::memory_order_seq_cst)) {
+    parker->unpark();
+  }
 }
 
 Driver::Driver(base::Runtime& runtime, Bell& bell, std::function<bool()> poll)
@@ -32,7 +41,7 @@ Driver::Driver(base::Runtime& runtime, Bell& bell, std::function<bool()> poll)
 
 Driver::~Driver() { stop(); }
 
-std::shared_ptr<Waiter> Driver::make_waiter() { return std::shared_ptr<Waiter>(new Waiter(*this)); }
+std::shared_ptr<Waiter> Driver::make_waiter() { return std::make_shared<Waiter>(*this, Waiter::Key{}); }
 
 bool Driver::driving_here() const { return polling_here == this; }
 
@@ -40,12 +49,15 @@ bool Driver::wait(Waiter& waiter, base::TimePoint deadline) {
   TORCH_CHECK(!driving_here(), "[net] a handler that runs while messages are taken in must not wait");
   if (waiter.completed()) return true;
   base::Executor::Waiting waiting;
+  bool parked = false;
   while (!waiter.completed()) {
     if (use_reservation() || take_role()) {
       // Also if a handler throws, or a simulated crash unwinds us.
       const auto pass = c10::make_scope_exit([this] { pass_role(); });
       drive(waiter, deadline);
     } else {
+      auto& parker = waiter.parker();
+      if (waiter.completed_.load(std::memory_order_seq_cst)) break;  // It may not have seen the parker.
       {
         base::Lock lock(mutex_);
         if (!driven_ && !stopping_.load()) continue;  // The role came free just now.
@@ -55,13 +67,15 @@ bool Driver::wait(Waiter& waiter, base::TimePoint deadline) {
         base::Lock lock(mutex_);
         std::erase(parked_, &waiter);
       });
-      waiter.parker_->park(deadline);
+      parked = true;
+      parker.park(deadline);
     }
     if (deadline != base::never && runtime_.now() >= deadline) break;
   }
+  if (!parked) return waiter.completed();
   // We may have been woken to take the role on, and not need it any more.
   base::Lock lock(mutex_);
-  if (!driven_ && !parked_.empty()) parked_.front()->parker_->unpark();
+  if (!driven_ && !parked_.empty()) parked_.front()->parker().unpark();
   return waiter.completed();
 }
 
@@ -95,7 +109,7 @@ void Driver::pass_role() {
   if (stopping_.load()) return stopped_->unpark();
   // Vacant even when somebody is about to take over: should its wait end before, the resident still hears the bell.
   bell_.vacate();
-  if (!parked_.empty()) parked_.front()->parker_->unpark();
+  if (!parked_.empty()) parked_.front()->parker().unpark();
 }
 
 void Driver::drive(Waiter& waiter, base::TimePoint deadline) {

@@ -16,16 +16,23 @@ class Driver;
 /// One thread's wait for one thing. Whoever makes the thing true calls complete(), once or more, from any thread, while
 /// the Driver lives.
 class Waiter {
+ private:
+  struct Key {};  // Only Driver::make_waiter has one.
+
  public:
+  Waiter(Driver& driver, Key) : driver_(driver) {}
+
   void complete();
   bool completed() const { return completed_.load(std::memory_order_acquire); }
 
  private:
   friend class Driver;
-  explicit Waiter(Driver&);
+  base::Parker& parker();
 
   Driver& driver_;
-  const std::unique_ptr<base::Parker> parker_;
+  // Made by the waiting thread when it first parks, which most never do.
+  std::unique_ptr<base::Parker> own_parker_;
+  std::atomic<base::Parker*> parker_{nullptr};
   std::atomic<bool> completed_{false};
   std::atomic<bool> drives_{false};  // Then it sleeps on the bell, else on its parker.
 };

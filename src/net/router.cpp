@@ -51,7 +51,8 @@ base::Status Router::set_members(std::vector<Member> members, Choice choice) {
   choice_ = std::move(choice);
   base::Lock lock(mutex_);
   members_ = std::move(members);
-  routes_.resize(members_.size());
+  routes_ = std::make_unique<std::atomic<uint8_t>[]>(members_.size());
+  size_ = members_.size();
   for (const auto& member : members_) {
     if (auto status = route(member); !status.ok()) return status;
   }
@@ -73,7 +74,7 @@ base::Status Router::route(const Member& member) {
   }
   size_t number = 0;
   while (transports_[number].get() != chosen) ++number;
-  routes_[member.rank.value] = {chosen, number};
+  routes_[member.rank.value].store(static_cast<uint8_t>(number), std::memory_order_release);
   return {};
 }
 
@@ -98,23 +99,18 @@ std::string Router::name_of(base::Rank rank) const {
 }
 
 std::string_view Router::transport_to(base::Rank rank) const {
-  base::Lock lock(mutex_);
-  return rank.value < routes_.size() ? routes_[rank.value].transport->name() : "none";
+  return rank.value < size_ ? transports_[routes_[rank.value].load()]->name() : "none";
 }
 
 Sent Router::send(base::Rank to, wire::Message& message, bool urgent) {
-  Route route;
-  {
-    base::Lock lock(mutex_);
-    if (to.value >= routes_.size()) {
-      return {{base::Code::Invalid, "[net] send to rank " + std::to_string(to.value) + ": the group has " +
-                                        std::to_string(routes_.size()) + " members"},
-              {}};
-    }
-    route = routes_[to.value];
+  if (to.value >= size_) {
+    return {{base::Code::Invalid, "[net] send to rank " + std::to_string(to.value) + ": the group has " +
+                                      std::to_string(size_) + " members"},
+            {}};
   }
-  auto sent = route.transport->send(to, message, urgent);
-  sent.incarnation = outward(sent.incarnation, route.number);
+  const size_t number = routes_[to.value].load(std::memory_order_acquire);
+  auto sent = transports_[number]->send(to, message, urgent);
+  sent.incarnation = outward(sent.incarnation, number);
   return sent;
 }
 

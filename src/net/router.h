@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -30,9 +31,9 @@ class Router {
   base::Status update(const Member& member) EXCLUDES(mutex_);
   std::vector<Member> members() const EXCLUDES(mutex_);
   std::string name_of(base::Rank rank) const EXCLUDES(mutex_);
-  std::string_view transport_to(base::Rank rank) const EXCLUDES(mutex_);
+  std::string_view transport_to(base::Rank rank) const;
 
-  Sent send(base::Rank to, wire::Message& message, bool urgent) EXCLUDES(mutex_);
+  Sent send(base::Rank to, wire::Message& message, bool urgent);
   bool poll();
   void close();
 
@@ -41,19 +42,19 @@ class Router {
  private:
   class Prefixed;
 
-  struct Route {
-    Transport* transport = nullptr;
-    size_t number = 0;
-  };
   base::Status route(const Member& member) REQUIRES(mutex_);
   static base::Incarnation outward(base::Incarnation inner, size_t transport);
 
-  std::vector<std::unique_ptr<Transport>> transports_;  // Constant once members are set.
+  // Constant once members are set.
+  std::vector<std::unique_ptr<Transport>> transports_;
   Choice choice_;
+  size_t size_ = 0;
+
+  /// Which transport leads to each rank. Read by every send, so without the lock; written under it.
+  std::unique_ptr<std::atomic<uint8_t>[]> routes_;
 
   mutable base::Mutex mutex_;
   std::vector<Member> members_ GUARDED_BY(mutex_);
-  std::vector<Route> routes_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farad::net

@@ -23,8 +23,8 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  /// Memory of at least `bytes`, aligned to 64, not cleared; null for zero bytes. Small requests go to libtorch's
-  /// allocator. Throws std::bad_alloc or c10::Error when the system has none.
+  /// Memory of at least `bytes`, aligned to 64, not cleared; null for zero bytes. Small requests go to malloc. Throws
+  /// std::bad_alloc when the system has none.
   at::DataPtr allocate(size_t bytes);
 
   struct Stats {

@@ -87,7 +87,7 @@ base::Status Outgoing::make(Message& message, const Limits& limits, Outgoing& ou
   }
 
   State& state = out.state_;  // Built in place: it is large enough for moving it to show in a small message's time.
-  state = {};
+  if (state.size != 0) state = {};
   for (size_t i = 0; i < specs.size(); ++i) {
     if (!may_be_lent(i)) continue;
     Handle handle;

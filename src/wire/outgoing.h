@@ -83,7 +83,7 @@ class Outgoing {
     bool held = false;
     c10::SmallVector<char, 256> head;  // header, table and body
     c10::SmallVector<Segment, 4> segments;
-    std::vector<at::Tensor> owners;                      // of the segments' memory, one each; undefined for handles
+    c10::SmallVector<at::Tensor, 2> owners;              // of the segments' memory, one each; undefined for handles
     std::list<std::array<char, Handle::bytes>> handles;  // of what is lent; segments point into it
     std::vector<Watch> watches;
     base::Status verdict;

@@ -16,30 +16,21 @@ ShmConnection::ShmConnection(Peer p, uint32_t s, const wire::Limits& limits, std
                              size_t queue_bytes)
     : peer(p), slot(s), limits_(limits), queue_bytes_(queue_bytes), incoming_(limits, std::move(pool)) {}
 
-ShmConnection::State ShmConnection::state() const {
-  base::Lock lock(mutex_);
-  return state_;
-}
-
 std::shared_ptr<ShmLink> ShmConnection::link() const {
   base::Lock lock(mutex_);
   return link_;
 }
 
 base::Status ShmConnection::send(wire::Message& message, bool urgent) {
-  std::shared_ptr<ShmLending> lending;
-  {
-    base::Lock lock(mutex_);
-    if (state_ == State::Over) return {base::Code::Closed, "[shm] this connection is over"};
-    if (!urgent && queued_bytes_ >= queue_bytes_) {
-      return {base::Code::Busy,
-              "[shm] " + std::to_string(queued_bytes_) + " bytes wait for rank " + std::to_string(peer.rank.value)};
-    }
-    lending = lending_;
+  if (state() == State::Over) return {base::Code::Closed, "[shm] this connection is over"};
+  if (const size_t queued = queued_bytes_.load(); !urgent && queued >= queue_bytes_) {
+    return {base::Code::Busy,
+            "[shm] " + std::to_string(queued) + " bytes wait for rank " + std::to_string(peer.rank.value)};
   }
   // Not under the lock: tensors that are lent are copied here.
   wire::Outgoing out;
-  if (auto status = wire::Outgoing::make(message, limits_, out, lending.get()); !status.ok()) return status;
+  if (auto status = wire::Outgoing::make(message, limits_, out, lender_.load(std::memory_order_acquire)); !status.ok())
+    return status;
   base::Lock lock(mutex_);
   if (state_ == State::Over) return {};  // Ended just now: it shares the fate of all that was on its way.
   if (state_ == State::Open && queue_.empty()) {
@@ -92,6 +83,7 @@ bool ShmConnection::open(std::shared_ptr<ShmLink> link, std::shared_ptr<ShmLendi
   if (state_ != State::Connecting) return false;
   link_ = std::move(link);
   lending_ = std::move(lending);
+  lender_.store(lending_.get(), std::memory_order_release);
   state_ = State::Open;
   write_queued();
   return true;

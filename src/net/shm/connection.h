@@ -25,7 +25,7 @@ class ShmConnection {
   const uint32_t slot;  ///< of our bell page
 
   enum class State { Connecting, Open, Over };
-  State state() const EXCLUDES(mutex_);
+  State state() const { return state_.load(std::memory_order_acquire); }
 
   /// Any thread. Closed means that this life was over before: the caller begins another.
   base::Status send(wire::Message& message, bool urgent) EXCLUDES(mutex_);
@@ -73,11 +73,12 @@ class ShmConnection {
   const size_t queue_bytes_;
 
   mutable base::Mutex mutex_;  // Held while bytes are copied into the ring: that is what serialises senders.
-  State state_ GUARDED_BY(mutex_) = State::Connecting;
+  std::atomic<State> state_{State::Connecting};  // Written under the lock.
   std::shared_ptr<ShmLink> link_ GUARDED_BY(mutex_);
   std::shared_ptr<ShmLending> lending_ GUARDED_BY(mutex_);  // Null where large tensors go through the ring too.
+  std::atomic<ShmLending*> lender_{nullptr};                // The same, once open; it stays as long as we do.
   std::deque<wire::Outgoing> queue_ GUARDED_BY(mutex_);
-  size_t queued_bytes_ GUARDED_BY(mutex_) = 0;
+  std::atomic<size_t> queued_bytes_{0};        // Written under the lock.
   bool made_room_ GUARDED_BY(mutex_) = false;  // Since the last flush().
   std::vector<Unsent> unsent_ GUARDED_BY(mutex_);
   base::Status doom_ GUARDED_BY(mutex_);

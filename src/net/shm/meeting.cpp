@@ -77,7 +77,7 @@ ShmTransport::ConnectionPtr ShmTransport::decide(const ShmGreeting& caller, base
     status = {base::Code::Invalid, "no such rank beside us in a group of " + std::to_string(options_.size)};
     return nullptr;
   }
-  auto& peer = peers_[caller.rank];
+  auto& peer = peers_[caller.rank.value];
   peer.address = caller.address;
   const bool reborn = peer.birth != 0 && peer.birth != caller.birth;
   met(peer, caller.birth);
@@ -138,7 +138,7 @@ bool ShmTransport::try_connect(const ConnectionPtr& connection, base::TimePoint 
     base::Lock lock(mutex_);
     // Once the acceptor has taken it over (see decide), greeting would say that we connect anew.
     if (closed_ || !connection->ours) return true;
-    auto& peer = peers_[connection->peer.rank];
+    auto& peer = peers_[connection->peer.rank.value];
     self.accepted = peer.accepted;
     address = peer.address;
   }
@@ -166,7 +166,7 @@ bool ShmTransport::try_connect(const ConnectionPtr& connection, base::TimePoint 
   }
   {
     base::Lock lock(mutex_);
-    auto& peer = peers_[connection->peer.rank];
+    auto& peer = peers_[connection->peer.rank.value];
     met(peer, birth);
     ++peer.connected;
   }

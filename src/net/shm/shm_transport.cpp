@@ -23,7 +23,8 @@ ShmTransport::ShmTransport(ShmOptions options, SystemBell& bell, Sink& sink)
       address_(unguessable_address()),
       arena_(shm::Arena::make(options_.arena_bytes)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      monitor_(bell.page(), options_.lost_after) {
+      monitor_(bell.page(), options_.lost_after),
+      peers_(static_cast<size_t>(options_.size)) {
   if (!stop_) shm::system_error("eventfd").raise();
   listen_on(address_, listener_).raise();
   acceptor_ = std::thread([this] { accept_all(); });
@@ -58,7 +59,7 @@ void ShmTransport::close() {
 
 void ShmTransport::set_address(base::Rank peer, const std::string& address) {
   base::Lock lock(mutex_);
-  peers_[peer].address = address;
+  peers_.at(peer.value).address = address;
 }
 
 Sent ShmTransport::send(base::Rank to, wire::Message& message, bool urgent) {
@@ -81,12 +82,11 @@ ShmTransport::ConnectionPtr ShmTransport::connection_to(base::Rank rank, base::S
       status = {base::Code::Closed, "[shm] the transport is closed"};
       return nullptr;
     }
-    auto peer = peers_.find(rank);
-    if (peer == peers_.end() || peer->second.address.empty()) {
+    if (rank.value >= peers_.size() || peers_[rank.value].address.empty()) {
       status = {base::Code::Invalid, "[shm] no address of rank " + std::to_string(rank.value)};
       return nullptr;
     }
-    auto& present = peer->second.connection;
+    auto& present = peers_[rank.value].connection;
     if (present && present->state() != ShmConnection::State::Over) return present;
     connection = begin(rank, status);
     if (!connection) return nullptr;
@@ -109,8 +109,9 @@ ShmTransport::ConnectionPtr ShmTransport::begin(base::Rank rank, base::Status& s
   auto connection = std::make_shared<ShmConnection>(peer, static_cast<uint32_t>(slot), options_.limits, options_.pool,
                                                     options_.queue_bytes);
   if (slot == by_slot_.size()) by_slot_.push_back(nullptr);
+  slot_words_.store(static_cast<int>((by_slot_.size() + 63) / 64), std::memory_order_release);
   by_slot_[slot] = connection;
-  peers_[rank].connection = connection;
+  peers_[rank.value].connection = connection;
   return connection;
 }
 
@@ -142,7 +143,8 @@ void ShmTransport::run_open(const ConnectionPtr& connection, const std::shared_p
 bool ShmTransport::poll() {
   bool did = false;
   auto& page = bell_.page();
-  for (int word = 0; word < shm::BellPage::slot_words; ++word) {
+  const int words = slot_words_.load(std::memory_order_acquire);
+  for (int word = 0; word < words; ++word) {
     if (page.slot_bits[word].load(std::memory_order_relaxed) == 0) continue;
     uint64_t bits = page.slot_bits[word].exchange(0, std::memory_order_seq_cst);
     for (; bits != 0; bits &= bits - 1) {
@@ -180,7 +182,7 @@ void ShmTransport::finish(const ConnectionPtr& connection) {
   {
     base::Lock lock(mutex_);
     if (by_slot_[connection->slot] == connection) by_slot_[connection->slot] = nullptr;
-    auto& present = peers_[connection->peer.rank].connection;
+    auto& present = peers_[connection->peer.rank.value].connection;
     if (present == connection) present = nullptr;
   }
   sink_.on_lost(connection->peer, why);

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <atomic>
 #include <deque>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -90,8 +90,9 @@ class ShmTransport final : public Transport {
   base::Mutex mutex_;
   bool closed_ GUARDED_BY(mutex_) = false;
   uint64_t incarnations_ GUARDED_BY(mutex_) = 0;
-  std::map<base::Rank, Acquaintance> peers_ GUARDED_BY(mutex_);
+  std::vector<Acquaintance> peers_ GUARDED_BY(mutex_);  // By rank.
   std::vector<ConnectionPtr> by_slot_ GUARDED_BY(mutex_);
+  std::atomic<int> slot_words_{0};  // Of the bell page: those that by_slot_ has reached so far.
   std::deque<ConnectionPtr> to_connect_ GUARDED_BY(mutex_);
   std::atomic<uint32_t> to_connect_bell_{0};
 

@@ -23,6 +23,8 @@ void check(const RefHandle& handle, WorkerCore& core) {
 std::shared_ptr<RefHandle> make_at(WorkerCore& core, base::Rank owner, Outcall call, const CallOptions& options) {
   auto handle = core.table().begin(owner, call.function ? call.function->name : std::string_view(call.name));
   call.makes = handle->id;
+  // Given up, the call may still come to make the value; the owner must hear of our letting go after that.
+  call.keep = std::make_shared<std::pair<std::shared_ptr<RefHandle>, std::shared_ptr<const void>>>(handle, call.keep);
   Promise<void> made;
   auto future = made.future();
   // Until the owner has answered the reference holds on to itself, so that it is not given up before it exists.

@@ -73,8 +73,10 @@ void WorkerCore::end(const std::string& why) {
 ref::Table::Services WorkerCore::services() {
   const std::weak_ptr<WorkerCore> weak = weak_from_this();
   ref::Table::Services services;
-  services.post = [weak](base::Rank to, wire::Message message) {
-    if (auto core = weak.lock()) (void)core->agent_->fabric().post(to, std::move(message)).status;
+  services.post = [weak](base::Rank to, wire::Message message) -> net::Sent {
+    auto core = weak.lock();
+    if (!core) return {{base::Code::Closed, "[ref] the worker of this reference is gone"}, {}};
+    return core->agent_->fabric().post(to, std::move(message));
   };
   services.later = [weak](std::function<void()> task) {
     auto core = weak.lock();

@@ -29,10 +29,10 @@ struct Outcall {
   const Function* function = nullptr;
   std::string name = {};  ///< instead of `function`: an operator of libtorch, or what FARAD_REMOTE made known
   Packet arguments = {};
-  bool one_way = false;                  ///< nobody wants the result, nor the error
-  std::optional<RefId> makes = {};       ///< the result stays at the callee, as the value of this reference
-  std::optional<RefId> object = {};      ///< the function is called on this referenced value ...
-  std::shared_ptr<RefHandle> keep = {};  ///< ... which must stay until the call has ended there
+  bool one_way = false;                   ///< nobody wants the result, nor the error
+  std::optional<RefId> makes = {};        ///< the result stays at the callee, as the value of this reference
+  std::optional<RefId> object = {};       ///< the function is called on this referenced value
+  std::shared_ptr<const void> keep = {};  ///< references that must stay until the call has ended there
 };
 }  // namespace detail
 

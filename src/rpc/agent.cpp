@@ -69,6 +69,9 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
                                                               : fabric_->send(to, std::move(message), deadline);
     if (made) made->went({to, incarnation});
     ending_->sent({to, incarnation});
+    if (!header.loans.empty() || header.makes) {
+      host_.references().sent({to, incarnation}, header.loans, header.makes);
+    }
     if (call.one_way) {
       end_work();
     } else if (auto lost = pending_.sent(id, incarnation)) {
@@ -220,7 +223,7 @@ void Agent::on_message(net::Peer from, wire::Message&& message) {
     case Kind::Closing:
       return ending_->on_message(from.rank, message);
     case Kind::Reference:
-      return host_.references().on_message(from.rank, message);
+      return host_.references().on_message(from, message);
     case Kind::Above:
       if (auto* above = host_.above()) above->on_message(from, std::move(message));
       return;
@@ -236,6 +239,7 @@ void Agent::take_call(net::Peer from, wire::Message&& message) {
     base::Lock lock(mutex_);
     running_.emplace(std::pair(from, id == 0 ? ++one_way_ : id), call);
     call->key = id == 0 ? one_way_ : id;
+    if (id != 0 && std::erase(early_cancels_, std::pair(from, id)) > 0) call->cancel();
   }
   executor_.post([call] { call->run(); });
 }
@@ -256,7 +260,7 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
   outcome.status = decode_reply(message, header, result_at);
   // Even if nobody waits any more: the lender does, for its references.
   if (!header.loans.empty()) {
-    outcome.result.references = host_.references().receive(from.rank, header.loans, call ? call->function : "?");
+    outcome.result.references = host_.references().receive(from, header.loans, call ? call->function : "?");
   }
   if (!call) return take_late_reply(from, message.tag, header);
   if (!outcome.status.ok()) {
@@ -276,7 +280,7 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
 /// The caller gave up first. A late reply is news to nobody, but for what was kept for it and for the layer above.
 void Agent::take_late_reply(net::Peer from, uint64_t id, const ReplyHeader& header) {
   if (auto* above = host_.above(); above && !header.note.empty()) above->on_late_result(from, header.note);
-  std::shared_ptr<detail::RefHandle> let_go;
+  std::shared_ptr<const void> let_go;
   base::Lock lock(mutex_);
   if (const auto kept = given_up_.find(id); kept != given_up_.end()) {
     let_go = std::move(kept->second.second);
@@ -288,7 +292,11 @@ void Agent::take_late_reply(net::Peer from, uint64_t id, const ReplyHeader& head
 void Agent::take_cancel(net::Peer from, uint64_t id) {
   base::Lock lock(mutex_);
   const auto found = running_.find({from, id});
-  if (found != running_.end()) found->second->cancel();
+  if (found != running_.end()) return found->second->cancel();
+  // It has overtaken its call, or comes too late; which of the two cannot be told, so only the latest are kept.
+  constexpr size_t most_kept = 64;
+  early_cancels_.emplace_back(from, id);
+  if (early_cancels_.size() > most_kept) early_cancels_.pop_front();
 }
 
 void Agent::on_lost(net::Peer peer, const Status& why) {
@@ -298,19 +306,20 @@ void Agent::on_lost(net::Peer peer, const Status& why) {
                     {},
                     {}});
   }
-  std::vector<std::shared_ptr<detail::RefHandle>> let_go;  // Not under the lock: their ends send.
+  std::vector<std::shared_ptr<const void>> let_go;  // Not under the lock: their ends send.
   {
     base::Lock lock(mutex_);
     for (auto& [key, call] : running_) {
       if (key.first == peer) call->cancel();
     }
+    std::erase_if(early_cancels_, [&](const auto& cancel) { return cancel.first == peer; });
     for (auto kept = given_up_.begin(); kept != given_up_.end();) {
       const bool gone = kept->second.first == peer;
       if (gone) let_go.push_back(std::move(kept->second.second));
       kept = gone ? given_up_.erase(kept) : std::next(kept);
     }
   }
-  host_.references().on_lost(peer.rank);
+  host_.references().on_lost(peer);
   if (auto* above = host_.above()) above->on_lost(peer, why);
   ending_->on_lost(peer);
 }

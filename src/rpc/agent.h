@@ -3,6 +3,7 @@
 #include <farad/worker.h>
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -104,7 +105,8 @@ class Agent final : private net::Sink {
 
   mutable base::Mutex mutex_;
   std::map<std::pair<net::Peer, uint64_t>, std::shared_ptr<Incall>> running_ GUARDED_BY(mutex_);
-  std::map<uint64_t, std::pair<net::Peer, std::shared_ptr<detail::RefHandle>>> given_up_ GUARDED_BY(mutex_);
+  std::map<uint64_t, std::pair<net::Peer, std::shared_ptr<const void>>> given_up_ GUARDED_BY(mutex_);
+  std::deque<std::pair<net::Peer, uint64_t>> early_cancels_ GUARDED_BY(mutex_);
   uint64_t one_way_ GUARDED_BY(mutex_) = 0;  // Numbers for those that have none of their caller's.
 
   std::unique_ptr<base::Parker> timer_parker_;

@@ -126,8 +126,8 @@ void Incall::run() {
 
 const detail::Function* Incall::find_function() {
   // First of all, and whatever becomes of the call: the lender waits for us to have them.
-  if (!header_.loans.empty()) references_ = agent_.host_.references().receive(from_.rank, header_.loans, function());
-  if (header_.makes) agent_.host_.references().expect(from_.rank, *header_.makes, function());
+  if (!header_.loans.empty()) references_ = agent_.host_.references().receive(from_, header_.loans, function());
+  if (header_.makes) agent_.host_.references().expect(from_, *header_.makes, function());
   arguments_.emplace(std::span(message_.body).subspan(arguments_at_), message_.tensors);
   arguments_->use(references_);
   const auto& name = header_.name;
@@ -184,7 +184,10 @@ void Incall::reply() {
   if (taken_) taken_->on_reply(id(), result_.tensors, header.note);
   if (!result_.references.empty()) header.loans = agent_.host_.references().lend(from_.rank, result_.references);
   const auto sent = agent_.fabric_->post(from_.rank, encode_result(id(), header, std::move(result_)));
-  if (sent.status.ok()) return;
+  if (sent.status.ok()) {
+    if (!header.loans.empty()) agent_.host_.references().sent({from_.rank, sent.incarnation}, header.loans, {});
+    return;
+  }
   if (taken_) taken_->never_replied();
   if (!header.loans.empty()) agent_.host_.references().take_back(from_.rank, header.loans);
   // If the caller or the worker is gone, nobody is there to be told. What cannot travel is the function's fault.
@@ -202,8 +205,8 @@ void Incall::fail(const std::exception_ptr& error) {
 }
 
 void Incall::post_failure(const Failure& failure) {
-  // Who has given up hears no more of it, unless it keeps the object for us.
-  if (header_.one_way || (cancelled() && !header_.object)) return;
+  // Who has given up hears no more of it, unless it keeps a reference for us.
+  if (header_.one_way || (cancelled() && !header_.object && !header_.makes)) return;
   (void)agent_.fabric_->post(from_.rank, encode_failure(id(), failure)).status;
 }
 

@@ -35,7 +35,7 @@ struct PendingCall {
   base::TimePoint since;
   std::function<void(Outcome)> done;             ///< short: called on the driving thread, or on whoever fails the call
   base::Incarnation incarnation{};               ///< 0 until sent
-  std::shared_ptr<detail::RefHandle> keep = {};  ///< what it is called on
+  std::shared_ptr<const void> keep = {};         ///< what must stay until it has ended there
   std::shared_ptr<Interceptor::Made> made = {};  ///< what a layer above adds to it
 };
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,13 +27,15 @@ class References {
 
   /// Before a message with these references goes to `to`.
   virtual std::vector<Loan> lend(base::Rank to, const detail::References& references) = 0;
+  /// It went to that life of the receiver; `makes`, if it was a call that makes a value there.
+  virtual void sent(net::Peer to, const std::vector<Loan>& loans, const std::optional<detail::RefId>& makes) = 0;
   /// The message did not go after all.
   virtual void take_back(base::Rank to, const std::vector<Loan>& loans) = 0;
   /// When a message with these loans came from `from`, in a call of `function` or its reply.
-  virtual detail::References receive(base::Rank from, const std::vector<Loan>& loans, const std::string& function) = 0;
+  virtual detail::References receive(net::Peer from, const std::vector<Loan>& loans, const std::string& function) = 0;
 
   /// A call of `function` that makes the value of `id` has come; its maker holds it.
-  virtual void expect(base::Rank maker, const detail::RefId& id, const std::string& function) = 0;
+  virtual void expect(net::Peer maker, const detail::RefId& id, const std::string& function) = 0;
   virtual void keep(const detail::RefId& id, std::shared_ptr<void> value) = 0;
   virtual void fail(const detail::RefId& id, std::exception_ptr error) = 0;
   /// Calls `then` with the value or the error, once there is one: now, or when the call that makes it has ended. That
@@ -40,8 +43,8 @@ class References {
   using Then = std::function<void(std::shared_ptr<void> value, std::exception_ptr error)>;
   virtual void when_ready(const detail::RefId& id, Then then) = 0;
 
-  virtual void on_message(base::Rank from, const wire::Message& message) = 0;
-  virtual void on_lost(base::Rank rank) = 0;
+  virtual void on_message(net::Peer from, const wire::Message& message) = 0;
+  virtual void on_lost(net::Peer peer) = 0;
 };
 
 }  // namespace farad::rpc

@@ -120,6 +120,7 @@ std::shared_ptr<Connection> Network::connect(Endpoint& from, Endpoint& to) {
   accept(connection, 0);
   if (!to.open()) {
     connection->ends[1].over = true;
+    connection->ends[1].end_held = !to.vanished && is_cut(*connection);  // Heard of when the cut has healed.
     if (!to.vanished && !is_cut(*connection)) {
       scheduler_.at(scheduler_.now() + delay(*connection), [this, connection] {
         finish(connection, 0, lost(*connection, 0, "nobody accepts connections there"));

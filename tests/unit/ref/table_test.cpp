@@ -18,6 +18,8 @@ using Handle = std::shared_ptr<RefHandle>;
 
 Rank rank(size_t n) { return Rank(static_cast<uint16_t>(n)); }
 
+net::Peer peer(size_t n) { return {rank(n), base::Incarnation(1)}; }
+
 /// Counts itself while it lives.
 struct Value {
   explicit Value(int& count) : alive(count) { ++alive; }
@@ -31,7 +33,8 @@ struct Group {
       Table::Services services;
       services.post = [this, i](Rank to, wire::Message message) {
         in_flight.push_back(
-            [this, i, to, message = std::move(message)] { tables[to.value]->on_message(rank(i), message); });
+            [this, i, to, message = std::move(message)] { tables[to.value]->on_message(peer(i), message); });
+        return net::Sent{{}, base::Incarnation(1)};
       };
       services.later = [](std::function<void()> task) { task(); };
       services.name_of = [](Rank r) { return "worker" + std::to_string(r.value); };
@@ -58,8 +61,9 @@ struct Group {
   /// `maker` asks `owner` to make a value; the call is on its way.
   Handle remote(size_t maker, size_t owner, int& alive) {
     auto handle = tables[maker]->begin(rank(owner), "make");
+    tables[maker]->sent(peer(owner), {}, handle->id);
     in_flight.push_back([this, maker, owner, handle, &alive] {
-      tables[owner]->expect(rank(maker), handle->id, "make");
+      tables[owner]->expect(peer(maker), handle->id, "make");
       tables[owner]->keep(handle->id, std::make_shared<Value>(alive));
       tables[maker]->confirm(handle);
     });
@@ -68,7 +72,8 @@ struct Group {
   /// A message with the reference goes from one to another; `arrived` gets it there.
   void lend(size_t from, size_t to, const Handle& handle, std::function<void(Handle)> arrived) {
     auto loans = tables[from]->lend(rank(to), {handle});
-    in_flight.push_back([this, from, to, loans, arrived] { arrived(tables[to]->receive(rank(from), loans, "f")[0]); });
+    tables[from]->sent(from == to ? net::Peer{rank(to), {}} : peer(to), loans, {});
+    in_flight.push_back([this, from, to, loans, arrived] { arrived(tables[to]->receive(peer(from), loans, "f")[0]); });
   }
 
   std::mt19937 random;
@@ -119,7 +124,7 @@ TEST(RefTable, TheLenderMayLetGoBeforeAnybodyHasHeardOfTheLoan) {
 TEST(RefTable, ErrorsOfTheMakingAreKeptForEveryUse) {
   Group group(2);
   auto handle = group.tables[0]->begin(rank(1), "make");
-  group.tables[1]->expect(rank(0), handle->id, "make");
+  group.tables[1]->expect(peer(0), handle->id, "make");
   group.tables[1]->fail(handle->id, std::make_exception_ptr(Timeout("x")));
   for (int i = 0; i < 2; ++i) {
     std::exception_ptr seen;
@@ -150,9 +155,9 @@ TEST(RefTable, ALostWorkersHoldsAreDroppedAndItsValuesMarked) {
   mine.reset();
   group.deliver_all();
   EXPECT_EQ(alive, 1) << "worker2 holds it";
-  group.tables[1]->on_lost(rank(2));
+  group.tables[1]->on_lost(peer(2));
   EXPECT_EQ(alive, 0);
-  group.tables[2]->on_lost(rank(1));
+  group.tables[2]->on_lost(peer(1));
   EXPECT_TRUE(at2->lost);
 }
 
@@ -163,7 +168,7 @@ TEST(RefTable, WhatIsLentToALostWorkerIsLetGoOf) {
   group.deliver_all();
   group.lend(0, 2, handle, [](Handle) {});
   group.in_flight.clear();  // It never arrives.
-  group.tables[0]->on_lost(rank(2));
+  group.tables[0]->on_lost(peer(2));
   EXPECT_EQ(group.tables[0]->stats().lent, 0u);
   handle.reset();
   group.deliver_all();
@@ -181,9 +186,54 @@ TEST(RefTable, AMakerLostBeforeItsCallCameFailsWhoWaits) {
   group.deliver_all();
   std::exception_ptr seen;
   group.tables[1]->when_ready(handle->id, [&](std::shared_ptr<void>, std::exception_ptr error) { seen = error; });
-  group.tables[1]->on_lost(rank(0));
+  group.tables[1]->on_lost(peer(0));
   ASSERT_TRUE(seen);
   EXPECT_THROW(std::rethrow_exception(seen), PeerLost);
+}
+
+TEST(RefTable, AReferenceThatComesAfterItsValueHasGoneSaysSo) {
+  int alive = 0;
+  Group group(3);
+  auto handle = group.remote(0, 1, alive);
+  group.deliver_all();
+  Handle at2;
+  group.lend(0, 2, handle, [&](Handle h) { at2 = h; });
+  group.tables[1]->on_lost(peer(0));  // Only the connection broke: the loan is still on its way.
+  EXPECT_EQ(alive, 0);
+  group.deliver_all();
+  std::exception_ptr seen;
+  group.tables[1]->when_ready(handle->id, [&](std::shared_ptr<void>, std::exception_ptr error) { seen = error; });
+  ASSERT_TRUE(seen);
+  EXPECT_THROW(std::rethrow_exception(seen), PeerLost);
+  at2.reset();
+  group.deliver_all();
+  EXPECT_EQ(group.tables[1]->stats().owned, 0u);
+}
+
+TEST(RefTable, TheLossOfOneLifeTakesNoHoldsOfTheNext) {
+  int alive = 0;
+  Group group(2);
+  auto handle = group.tables[0]->own(std::make_shared<Value>(alive), "here");
+  const net::Peer before = peer(1), after{rank(1), base::Incarnation(2)};
+  auto loans = group.tables[0]->lend(rank(1), {handle});
+  handle.reset();
+  group.tables[0]->on_lost(before);  // While the message with the loan has yet to find out where it goes.
+  group.tables[0]->sent(after, loans, {});
+  EXPECT_EQ(alive, 1);
+  group.tables[0]->on_lost(after);
+  EXPECT_EQ(alive, 0);
+}
+
+TEST(RefTable, ALoanToALifeThatIsLostAlreadyHoldsNothing) {
+  int alive = 0;
+  Group group(2);
+  auto handle = group.tables[0]->own(std::make_shared<Value>(alive), "here");
+  auto loans = group.tables[0]->lend(rank(1), {handle});
+  handle.reset();
+  group.tables[0]->on_lost(peer(1));
+  EXPECT_EQ(alive, 1);
+  group.tables[0]->sent(peer(1), loans, {});
+  EXPECT_EQ(alive, 0);
 }
 
 // Random programs: references are made, lent in all directions and let go of, while messages overtake each other. The

@@ -38,9 +38,9 @@ SystemBell::SystemBell(std::chrono::microseconds spin) : spin_(spin) {
   memory_.reserve(0, BellPage::bytes).raise();
   page_ = new (memory_.data()) BellPage{};
   page_->ringer_cpu.store(UINT32_MAX);
-  eventfd_ = shm::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  eventfd_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!eventfd_) shm::system_error("eventfd").raise();
-  epoll_ = shm::Fd(::epoll_create1(EPOLL_CLOEXEC));
+  epoll_ = base::Fd(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) shm::system_error("epoll_create1").raise();
   epoll_event own{};
   own.events = EPOLLIN | EPOLLET;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/mutex.h"
 #include "net/bell.h"
 #include "net/poller.h"
@@ -51,8 +52,8 @@ class SystemBell final : public Bell, public Poller {
   const std::chrono::microseconds spin_;
   shm::Memory memory_;
   shm::BellPage* page_;
-  shm::Fd eventfd_;
-  shm::Fd epoll_;
+  base::Fd eventfd_;
+  base::Fd epoll_;
   std::atomic<bool> watching_{false};
 
   // What the resident was woken for while another drove.

@@ -24,7 +24,7 @@ base::Status Block::create(uint64_t id, size_t capacity, std::shared_ptr<Block>&
   return {};
 }
 
-base::Status Block::adopt(uint64_t id, size_t capacity, Fd fd, std::shared_ptr<Block>& out) {
+base::Status Block::adopt(uint64_t id, size_t capacity, base::Fd fd, std::shared_ptr<Block>& out) {
   Memory memory;
   if (auto s = Memory::adopt(std::move(fd), header_bytes + capacity, memory); !s.ok()) return s;
   out = std::shared_ptr<Block>(new Block(id, std::move(memory)));

@@ -26,7 +26,7 @@ class Block {
 
   static base::Status create(uint64_t id, size_t capacity, std::shared_ptr<Block>& out);
   /// Another process's, whose descriptor came with these numbers.
-  static base::Status adopt(uint64_t id, size_t capacity, Fd fd, std::shared_ptr<Block>& out);
+  static base::Status adopt(uint64_t id, size_t capacity, base::Fd fd, std::shared_ptr<Block>& out);
 
   uint64_t id() const { return id_; }
   size_t capacity() const { return memory_.size() - header_bytes; }

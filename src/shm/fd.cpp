@@ -63,7 +63,7 @@ base::Status send_with_fds(int socket, const std::string& bytes, const std::vect
   return {};
 }
 
-base::Status receive_with_fds(int socket, size_t size, size_t count, std::string& bytes, std::vector<Fd>& fds,
+base::Status receive_with_fds(int socket, size_t size, size_t count, std::string& bytes, std::vector<base::Fd>& fds,
                               base::TimePoint deadline) {
   bytes.assign(size, '\0');
   fds.clear();

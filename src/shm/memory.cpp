@@ -25,14 +25,14 @@ Memory::~Memory() {
 }
 
 base::Status Memory::create(const std::string& name, size_t size, Memory& out) {
-  Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  base::Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return system_error("memfd_create");
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return system_error("ftruncate of a memfd");
   if (::fcntl(fd.get(), F_ADD_SEALS, our_seals) != 0) return system_error("sealing a memfd");
   return out.map(std::move(fd), size);
 }
 
-base::Status Memory::adopt(Fd fd, size_t size, Memory& out) {
+base::Status Memory::adopt(base::Fd fd, size_t size, Memory& out) {
   struct stat info{};
   if (::fstat(fd.get(), &info) != 0) return system_error("fstat of a received descriptor");
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
@@ -46,7 +46,7 @@ base::Status Memory::adopt(Fd fd, size_t size, Memory& out) {
   return out.map(std::move(fd), size);
 }
 
-base::Status Memory::map(Fd fd, size_t size) {
+base::Status Memory::map(base::Fd fd, size_t size) {
   void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return system_error("mmap of " + std::to_string(size) + " bytes");
   Memory mapped;

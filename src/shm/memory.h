@@ -20,7 +20,7 @@ class Memory {
   /// New, zeroed. Pages are only promised by reserve(): touching others may end the process when memory runs out.
   static base::Status create(const std::string& name, size_t size, Memory& out);
   /// Somebody else's; refused unless it has exactly `size` bytes and the seals.
-  static base::Status adopt(Fd fd, size_t size, Memory& out);
+  static base::Status adopt(base::Fd fd, size_t size, Memory& out);
 
   /// Makes the kernel set the pages aside now. Fails, instead of killing us later, if there are none.
   base::Status reserve(size_t offset, size_t size);
@@ -31,9 +31,9 @@ class Memory {
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
-  base::Status map(Fd fd, size_t size);
+  base::Status map(base::Fd fd, size_t size);
 
-  Fd fd_;
+  base::Fd fd_;
   void* data_ = nullptr;
   size_t size_ = 0;
 };

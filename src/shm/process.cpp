@@ -11,7 +11,7 @@ std::shared_ptr<Process> Process::behind(int socket) {
   socklen_t size = sizeof(peer);
   // A process of a PID namespace that we cannot see has the number 0 here.
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return nullptr;
-  Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
   return pidfd ? std::shared_ptr<Process>(new Process(std::move(pidfd))) : nullptr;
 }
 

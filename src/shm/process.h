@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "shm/fd.h"
+#include "base/fd.h"
 
 namespace farad::shm {
 
@@ -16,8 +16,8 @@ class Process {
   bool ended() const;
 
  private:
-  explicit Process(Fd pidfd) : pidfd_(std::move(pidfd)) {}
-  const Fd pidfd_;
+  explicit Process(base::Fd pidfd) : pidfd_(std::move(pidfd)) {}
+  const base::Fd pidfd_;
 };
 
 }  // namespace farad::shm

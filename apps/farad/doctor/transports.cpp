@@ -13,13 +13,11 @@
 #include <functional>
 #include <new>
 
+#include "base/fd.h"
 #include "doctor/checks.h"
-#include "run/fd.h"
 
 namespace farad::doctor {
 namespace {
-
-using run::Fd;
 
 constexpr const char* section = "transports";
 
@@ -31,7 +29,7 @@ struct Need {
 };
 
 bool sealed_memory() {
-  const Fd memory(::memfd_create("farad-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const base::Fd memory(::memfd_create("farad-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   return memory && ::ftruncate(memory.get(), 4096) == 0 &&
          ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 }
@@ -69,12 +67,12 @@ bool futex_waitv() {
 }
 
 bool pidfd() {
-  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd process(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   return static_cast<bool>(process);
 }
 
 bool abstract_socket() {
-  const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // Only the family: the kernel chooses a free abstract name.
@@ -83,8 +81,8 @@ bool abstract_socket() {
 }
 
 bool loopback() {
-  const Fd server(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const Fd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::Fd server(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::Fd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

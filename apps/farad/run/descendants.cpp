@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "run/fd.h"
+#include "base/fd.h"
 
 namespace farad::run {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 std::optional<ProcessInfo> look_at(pid_t pid) {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  const base::Fd file(::open(path, O_RDONLY | O_CLOEXEC));
   if (!file) return std::nullopt;
   char text[1024];
   const auto size = ::read(file.get(), text, sizeof text - 1);
@@ -64,7 +64,7 @@ std::vector<ProcessInfo> descendants() {
 
 /// The number may have passed to a stranger since we looked; a pidfd cannot.
 void signal_exactly(const ProcessInfo& info, int signal) {
-  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, info.pid, 0)));
+  const base::Fd process(static_cast<int>(::syscall(SYS_pidfd_open, info.pid, 0)));
   if (!process) return;
   const auto now = look_at(info.pid);
   if (now && now->started == info.started) ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);

@@ -32,7 +32,7 @@ std::string seconds(milliseconds span) {
 }  // namespace
 
 Job::Job(RunOptions options, const base::Environment& user, const sigset_t& signals, const sigset_t& original_mask,
-         Fd front)
+         base::Fd front)
     : options_(std::move(options)),
       user_(user),
       original_mask_(original_mask),

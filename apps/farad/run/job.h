@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/environment.h"
-#include "run/fd.h"
+#include "base/fd.h"
 #include "run/options.h"
 #include "run/outcome.h"
 #include "run/streams.h"
@@ -27,7 +27,7 @@ class Job {
   /// `signals` are blocked and taken from a signalfd; workers start with `original_mask`. `front` reaches its end when
   /// the process that the user sees is gone.
   Job(RunOptions options, const base::Environment& user, const sigset_t& signals, const sigset_t& original_mask,
-      Fd front);
+      base::Fd front);
 
   /// Returns the code to exit with: 0, or that of what went wrong first.
   int run();
@@ -53,8 +53,8 @@ class Job {
   const RunOptions options_;
   const base::Environment& user_;
   const sigset_t original_mask_;
-  Fd signals_;
-  Fd front_;
+  base::Fd signals_;
+  base::Fd front_;
   Streams streams_;
 
   std::map<pid_t, int> ranks_;                            // of the workers that live

@@ -12,7 +12,7 @@
 #include <map>
 #include <string_view>
 
-#include "run/fd.h"
+#include "base/fd.h"
 
 namespace farad::run {
 namespace {
@@ -24,7 +24,7 @@ base::Status failed(const std::string& what) {
 }
 
 base::Status find_free_port(int& port) {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

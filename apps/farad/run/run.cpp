@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/fd.h"
 #include "run/descendants.h"
 #include "run/job.h"
 #include "run/outcome.h"
@@ -61,8 +62,8 @@ int run(const RunOptions& options) {
     std::fprintf(stderr, "[run] cannot set up: %s\n", std::strerror(errno));
     return 1;
   }
-  Fd watched(ends[0]);
-  Fd held(ends[1]);  // By the front alone, so that the keeper sees it end.
+  base::Fd watched(ends[0]);
+  base::Fd held(ends[1]);  // By the front alone, so that the keeper sees it end.
 
   const pid_t keeper = ::fork();
   if (keeper < 0) {

@@ -28,7 +28,7 @@ Streams::Streams(const RunOptions& options, bool colours)
       out_lines_(out_, options.workers, tagged(options, out_), colours && out_.terminal()),
       err_lines_(err_, options.workers, tagged(options, err_), colours && err_.terminal()) {}
 
-void Streams::add(int rank, Fd out, Fd err) {
+void Streams::add(int rank, base::Fd out, base::Fd err) {
   streams_.push_back({rank, std::move(out), &out_, &out_lines_, unwatched});
   streams_.push_back({rank, std::move(err), &err_, &err_lines_, unwatched});
 }

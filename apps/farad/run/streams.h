@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "run/fd.h"
+#include "base/fd.h"
 #include "run/line_merger.h"
 #include "run/options.h"
 #include "run/output.h"
@@ -21,7 +21,7 @@ class Streams {
 
   Streams(const RunOptions& options, bool colours);
 
-  void add(int rank, Fd out, Fd err);
+  void add(int rank, base::Fd out, base::Fd err);
   /// A line of our own on standard error.
   void note(std::string_view line) { err_lines_.note(line); }
 
@@ -41,7 +41,7 @@ class Streams {
  private:
   struct Stream {
     int rank;
-    Fd fd;
+    base::Fd fd;
     Output* output;
     LineMerger* lines;
     TimePoint shown_by;

@@ -11,14 +11,14 @@ namespace farad::run {
 namespace {
 
 struct Pipe {
-  Fd read;
-  Fd write;
+  base::Fd read;
+  base::Fd write;
 };
 
 bool make_pipe(Pipe& pipe) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return false;
-  pipe = {Fd(ends[0]), Fd(ends[1])};
+  pipe = {base::Fd(ends[0]), base::Fd(ends[1])};
   return true;
 }
 

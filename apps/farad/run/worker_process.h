@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/status.h"
-#include "run/fd.h"
 
 namespace farad::run {
 
 /// A started worker and our ends of its output. Reading them never blocks.
 struct WorkerProcess {
   pid_t pid = -1;
-  Fd out;
-  Fd err;
+  base::Fd out;
+  base::Fd err;
 };
 
 struct StartOptions {

@@ -71,7 +71,7 @@ Ledger::Ledger(std::string path, Secret secret) : path_(std::move(path)), secret
 
 base::Status Ledger::open() {
   // Not through a link: in a directory that all may write to, somebody could have us clear a file of ours.
-  Descriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  base::Fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!file) return {base::Code::Invalid, why("cannot open " + path_, errno)};
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) return failed("cannot look at " + path_, errno);

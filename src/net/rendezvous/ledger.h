@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "net/rendezvous/codec.h"
-#include "net/rendezvous/descriptor.h"
 #include "net/trust/secret.h"
 
 namespace farad::net {
@@ -61,7 +61,7 @@ class Ledger {
 
   const std::string path_;
   const Secret secret_;
-  Descriptor file_;
+  base::Fd file_;
   bool seated_ = false;
   off_t end_ = 0;  // Of the last whole note that was read or appended.
 };

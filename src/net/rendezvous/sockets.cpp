@@ -21,8 +21,8 @@ using base::Status;
 
 std::string why(const std::string& doing, int error) { return doing + ": " + std::strerror(error); }
 
-Descriptor make_socket(int family) {
-  return Descriptor(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+base::Fd make_socket(int family) {
+  return base::Fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
 }
 
 void set(int fd, int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof(value)); }
@@ -62,7 +62,7 @@ bool means_the_same_everywhere(const std::string& host) {
 }
 
 /// 0 or the errno.
-int try_listen(const Address& address, Descriptor& out) {
+int try_listen(const Address& address, base::Fd& out) {
   auto socket = make_socket(address.get().sa_family);
   if (!socket) return errno;
   set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);  // Connections of a former host may still be fading away.
@@ -95,7 +95,7 @@ Status resolve(const std::string& host, uint16_t port, std::vector<Address>& out
   return {};
 }
 
-Status listen_at(const std::string& host, uint16_t port, const Secret& secret, Descriptor& out, Address& reach) {
+Status listen_at(const std::string& host, uint16_t port, const Secret& secret, base::Fd& out, Address& reach) {
   std::vector<Address> candidates;
   if (auto status = resolve(host, port, candidates); !status.ok()) return status;
   for (const auto& candidate : candidates)
@@ -118,7 +118,7 @@ Status listen_at(const std::string& host, uint16_t port, const Secret& secret, D
           why("rank 0 cannot listen on " + host + ":" + std::to_string(port), error)};
 }
 
-Status connect_to(const Address& address, const Secret& secret, base::TimePoint deadline, Descriptor& out) {
+Status connect_to(const Address& address, const Secret& secret, base::TimePoint deadline, base::Fd& out) {
   if (auto status = may_talk(secret, address.get()); !status.ok()) return status;
   const auto doing = "connect to " + to_text(address.get());
   auto socket = make_socket(address.get().sa_family);

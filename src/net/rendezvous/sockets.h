@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/status.h"
-#include "net/rendezvous/descriptor.h"
 #include "net/trust/secret.h"
 
 namespace farad::net::meeting {
@@ -27,10 +27,10 @@ base::Status resolve(const std::string& host, uint16_t port, std::vector<Address
 
 /// Listens where workers that were given `host` will look. `reach` is where this process reaches it. Busy: the port is
 /// taken. Denied: not loopback and no secret.
-base::Status listen_at(const std::string& host, uint16_t port, const Secret& secret, Descriptor& out, Address& reach);
+base::Status listen_at(const std::string& host, uint16_t port, const Secret& secret, base::Fd& out, Address& reach);
 
 /// Denied as above. Timeout at the deadline.
-base::Status connect_to(const Address& address, const Secret& secret, base::TimePoint deadline, Descriptor& out);
+base::Status connect_to(const Address& address, const Secret& secret, base::TimePoint deadline, base::Fd& out);
 
 /// Small messages leave at once, and a peer whose machine is gone is noticed within three seconds.
 void set_options(int fd);

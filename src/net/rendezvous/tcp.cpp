@@ -78,7 +78,7 @@ class TcpRendezvous final : public Rendezvous {
   }
 
   Status hold(const JoinRequest& request) {
-    Descriptor listener;
+    base::Fd listener;
     auto status = meeting::listen_at(place_.where, place_.port, request.secret, listener, reach_);
     if (status.ok()) host_ = std::make_unique<TcpHost>(std::move(listener), request, runtime_);
     return status;
@@ -87,7 +87,7 @@ class TcpRendezvous final : public Rendezvous {
   /// One try. PeerLost: there may be another.
   Status attend(const JoinRequest& request, std::vector<Member>& members, bool& rejoined) {
     const auto try_until = std::min(request.deadline, runtime_.now() + longest_try);
-    Descriptor connected;
+    base::Fd connected;
     if (auto status = connect(request, try_until, connected); !status.ok()) return status;
     const int socket = connected.get();
     {
@@ -117,7 +117,7 @@ class TcpRendezvous final : public Rendezvous {
     return status.code() == Code::Timeout ? Status(Code::PeerLost, status.message()) : status;
   }
 
-  Status connect(const JoinRequest& request, base::TimePoint until, Descriptor& out) {
+  Status connect(const JoinRequest& request, base::TimePoint until, base::Fd& out) {
     std::vector<Address> candidates{reach_};
     if (!host_) {
       if (auto status = meeting::resolve(place_.where, place_.port, candidates); !status.ok()) return status;
@@ -162,7 +162,7 @@ class TcpRendezvous final : public Rendezvous {
   std::string host_name_;
 
   base::Mutex mutex_;
-  Descriptor socket_ GUARDED_BY(mutex_);  // Open while we live: that is how the host knows.
+  base::Fd socket_ GUARDED_BY(mutex_);  // Open while we live: that is how the host knows.
   bool joining_ GUARDED_BY(mutex_) = false;
   bool closed_ GUARDED_BY(mutex_) = false;
 };

@@ -31,7 +31,7 @@ constexpr int64_t most_patience_ms = int64_t{1000} * 3600 * 24 * 365;
 }  // namespace
 
 struct TcpHost::Guest {
-  Guest(Descriptor s, std::string address, const Secret& secret, base::TimePoint now)
+  Guest(base::Fd s, std::string address, const Secret& secret, base::TimePoint now)
       : socket(std::move(s)),
         from(std::move(address)),
         handshake(Handshake::Role::Acceptor, secret, rendezvous_purpose),
@@ -40,7 +40,7 @@ struct TcpHost::Guest {
   bool stranger() const { return stage == Stage::Greeting || stage == Stage::Asking; }
   bool sits() const { return stage == Stage::Seated || stage == Stage::Settled; }
 
-  Descriptor socket;  // Closed: the guest is gone and will be swept out.
+  base::Fd socket;  // Closed: the guest is gone and will be swept out.
   std::string from;
   Handshake handshake;
   Stage stage = Stage::Greeting;
@@ -53,7 +53,7 @@ struct TcpHost::Guest {
   bool ready = false;  // The last poll found something.
 };
 
-TcpHost::TcpHost(Descriptor listener, const JoinRequest& self, base::Runtime& runtime)
+TcpHost::TcpHost(base::Fd listener, const JoinRequest& self, base::Runtime& runtime)
     : self_(self),
       runtime_(runtime),
       log_(self.self.name, base::log_level(base::Environment::process())),
@@ -120,7 +120,7 @@ void TcpHost::accept_all() {
     sockaddr_storage storage{};
     socklen_t length = sizeof(storage);
     auto& address = reinterpret_cast<sockaddr&>(storage);
-    Descriptor socket(::accept4(listener_.get(), &address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    base::Fd socket(::accept4(listener_.get(), &address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EAGAIN) {  // No descriptors, most likely. Polling on would spin.

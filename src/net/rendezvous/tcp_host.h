@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/runtime.h"
 #include "net/rendezvous/codec.h"
-#include "net/rendezvous/descriptor.h"
 #include "net/rendezvous/rendezvous.h"
 #include "net/rendezvous/roster.h"
 #include "net/trust/handshake.h"
@@ -24,7 +24,7 @@ inline constexpr std::string_view rendezvous_purpose = "rendezvous";
 /// A member stays connected while it lives, which is how the host knows that it does.
 class TcpHost {
  public:
-  TcpHost(Descriptor listener, const JoinRequest& self, base::Runtime& runtime);
+  TcpHost(base::Fd listener, const JoinRequest& self, base::Runtime& runtime);
   /// Tells those who wait that the meeting is over.
   ~TcpHost();
 
@@ -67,8 +67,8 @@ class TcpHost {
   const JoinRequest self_;
   base::Runtime& runtime_;
   const base::Log log_;
-  const Descriptor listener_;
-  const Descriptor wake_;
+  const base::Fd listener_;
+  const base::Fd wake_;
   std::atomic<bool> stop_{false};
 
   // Of the host's thread.

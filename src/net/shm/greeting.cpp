@@ -63,8 +63,8 @@ socklen_t fill(sockaddr_un& name, const std::string& address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + n);
 }
 
-base::Status make_socket(shm::Fd& out) {
-  out = shm::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+base::Status make_socket(base::Fd& out) {
+  out = base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return out ? base::Status() : shm::system_error("socket");
 }
 
@@ -82,8 +82,8 @@ std::string unguessable_address() {
   return text;
 }
 
-base::Status listen_on(const std::string& address, shm::Fd& out) {
-  shm::Fd socket;
+base::Status listen_on(const std::string& address, base::Fd& out) {
+  base::Fd socket;
   if (auto s = make_socket(socket); !s.ok()) return s;
   sockaddr_un name;
   const socklen_t size = fill(name, address);
@@ -93,8 +93,8 @@ base::Status listen_on(const std::string& address, shm::Fd& out) {
   return {};
 }
 
-base::Status connect_to(const std::string& address, shm::Fd& out) {
-  shm::Fd socket;
+base::Status connect_to(const std::string& address, base::Fd& out) {
+  base::Fd socket;
   if (auto s = make_socket(socket); !s.ok()) return s;
   sockaddr_un name;
   const socklen_t size = fill(name, address);
@@ -107,7 +107,7 @@ base::Status connect_to(const std::string& address, shm::Fd& out) {
   return {};
 }
 
-base::Status greet(shm::Fd socket, const Secret& secret, const ShmGreeting& self, ShmBellFds own, ShmLink& link,
+base::Status greet(base::Fd socket, const Secret& secret, const ShmGreeting& self, ShmBellFds own, ShmLink& link,
                    ShmWelcome& welcome, uint64_t& birth, base::TimePoint deadline) {
   if (auto s = shake_hands(socket.get(), Handshake::Role::Connector, secret, purpose, deadline); !s.ok()) return s;
   GreetingBytes greeting{};
@@ -121,7 +121,7 @@ base::Status greet(shm::Fd socket, const Secret& secret, const ShmGreeting& self
   if (auto s = shm::send_with_fds(socket.get(), bytes_of(greeting), fds, deadline); !s.ok()) return s;
 
   std::string bytes;
-  std::vector<shm::Fd> received;
+  std::vector<base::Fd> received;
   if (auto s = shm::receive_with_fds(socket.get(), sizeof(AnswerBytes), 2, bytes, received, deadline); !s.ok())
     return s;
   const auto answer = from_bytes<AnswerBytes>(bytes);
@@ -138,7 +138,7 @@ base::Status hear_greeting(int socket, const Secret& secret, ShmGreeting& caller
   if (auto s = same_user(socket); !s.ok()) return s;
   if (auto s = shake_hands(socket, Handshake::Role::Acceptor, secret, purpose, deadline); !s.ok()) return s;
   std::string bytes;
-  std::vector<shm::Fd> fds;
+  std::vector<base::Fd> fds;
   if (auto s = shm::receive_with_fds(socket, sizeof(GreetingBytes), 3, bytes, fds, deadline); !s.ok()) return s;
   auto greeting = from_bytes<GreetingBytes>(bytes);
   if (greeting.layout != layout_version) {

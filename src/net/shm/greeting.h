@@ -31,13 +31,13 @@ struct ShmBellFds {
 };
 
 /// An abstract unix socket with a name nobody can guess, which needs no file and leaves none.
-base::Status listen_on(const std::string& address, shm::Fd& out);
+base::Status listen_on(const std::string& address, base::Fd& out);
 std::string unguessable_address();
 /// PeerLost if nobody listens there.
-base::Status connect_to(const std::string& address, shm::Fd& out);
+base::Status connect_to(const std::string& address, base::Fd& out);
 
 /// The connector's part: on Yes the link is attached and its socket set, and `birth` is the acceptor's.
-base::Status greet(shm::Fd socket, const Secret&, const ShmGreeting& self, ShmBellFds own, ShmLink& link,
+base::Status greet(base::Fd socket, const Secret&, const ShmGreeting& self, ShmBellFds own, ShmLink& link,
                    ShmWelcome& welcome, uint64_t& birth, base::TimePoint deadline);
 
 /// The acceptor's part in two steps, so that it can decide in between.

@@ -138,7 +138,7 @@ base::Status ShmLending::find(uint64_t id, std::shared_ptr<shm::Block>& block) {
 
 base::Status ShmLending::receive_block() {
   std::string bytes;
-  std::vector<shm::Fd> fds;
+  std::vector<base::Fd> fds;
   // It was sent before the handle was, so it is there.
   auto status = shm::receive_with_fds(socket_, sizeof(Introduction), 1, bytes, fds, base::Clock::now());
   if (!status.ok()) return {base::Code::Protocol, "[shm] a handle to an unknown block: " + status.message()};

@@ -26,7 +26,7 @@ base::Status ShmLink::create(std::unique_ptr<ShmLink>& out) {
   return {};
 }
 
-base::Status ShmLink::adopt(shm::Fd memory, std::unique_ptr<ShmLink>& out) {
+base::Status ShmLink::adopt(base::Fd memory, std::unique_ptr<ShmLink>& out) {
   std::unique_ptr<ShmLink> made(new ShmLink(ShmLinkSide::Acceptor));
   ShmLink& link = *made;
   if (auto s = shm::Memory::adopt(std::move(memory), bytes, link.memory_); !s.ok()) return s;
@@ -41,7 +41,7 @@ base::Status ShmLink::adopt(shm::Fd memory, std::unique_ptr<ShmLink>& out) {
   return {};
 }
 
-base::Status ShmLink::attach(shm::Fd bell_page, shm::Fd eventfd, uint32_t slot) {
+base::Status ShmLink::attach(base::Fd bell_page, base::Fd eventfd, uint32_t slot) {
   if (slot >= shm::BellPage::slots) {
     return {base::Code::Protocol, "[shm] a peer with connection slot " + std::to_string(slot)};
   }

@@ -31,9 +31,9 @@ class ShmLink {
   /// Makes the memory; the connector does.
   static base::Status create(std::unique_ptr<ShmLink>& out);
   /// Takes memory that a connector made.
-  static base::Status adopt(shm::Fd memory, std::unique_ptr<ShmLink>& out);
+  static base::Status adopt(base::Fd memory, std::unique_ptr<ShmLink>& out);
   /// What the other side gave us to ring it by. The link is usable from then on.
-  base::Status attach(shm::Fd bell_page, shm::Fd eventfd, uint32_t slot);
+  base::Status attach(base::Fd bell_page, base::Fd eventfd, uint32_t slot);
 
   ShmLinkPage& page() { return *static_cast<ShmLinkPage*>(memory_.data()); }
   shm::Lifeline& own_lifeline() { return page().lifelines[static_cast<int>(side_)]; }
@@ -44,7 +44,7 @@ class ShmLink {
 
   shm::RingWriter writer;
   shm::RingReader reader;
-  shm::Fd socket;  // Stays open, so that its end tells of the peer's where the lifeline cannot.
+  base::Fd socket;  // Stays open, so that its end tells of the peer's where the lifeline cannot.
 
  private:
   explicit ShmLink(ShmLinkSide side) : side_(side) {}
@@ -53,7 +53,7 @@ class ShmLink {
   const ShmLinkSide side_;
   shm::Memory memory_;
   shm::Memory bell_;
-  shm::Fd eventfd_;
+  base::Fd eventfd_;
   int slot_ = 0;
 };
 

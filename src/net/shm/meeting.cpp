@@ -31,7 +31,7 @@ void ShmTransport::accept_all() {
                       {.fd = stop_.get(), .events = POLLIN, .revents = 0}};
     if (::poll(wait, 2, -1) < 0) continue;
     if (wait[1].revents) return;
-    shm::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket) {
       accept_one(std::move(socket));
     } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -41,7 +41,7 @@ void ShmTransport::accept_all() {
   }
 }
 
-void ShmTransport::accept_one(shm::Fd socket) {
+void ShmTransport::accept_one(base::Fd socket) {
   const auto deadline = base::Clock::now() + greeting_time;
   ShmGreeting caller;
   std::unique_ptr<ShmLink> heard;
@@ -150,7 +150,7 @@ bool ShmTransport::try_connect(const ConnectionPtr& connection, base::TimePoint 
     return true;
   };
   if (base::Clock::now() >= deadline) return fail({base::Code::Timeout, "it did not answer"});
-  shm::Fd socket;
+  base::Fd socket;
   if (auto s = connect_to(address, socket); !s.ok()) return fail(std::move(s));
   std::unique_ptr<ShmLink> made;
   if (auto s = ShmLink::create(made); !s.ok()) return fail(std::move(s));

@@ -45,7 +45,7 @@ void ShmTransport::close() {
   to_connect_bell_.fetch_add(1);
   base::futex_wake(to_connect_bell_, 1);
   acceptor_.join();
-  shm::Fd(std::move(listener_));  // Who waits in its queue hears at once that nobody will answer.
+  listener_.reset();  // Who waits in its queue hears at once that nobody will answer.
   connector_.join();
   for (auto& connection : connections) {
     if (!connection) continue;

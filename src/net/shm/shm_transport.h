@@ -68,7 +68,7 @@ class ShmTransport final : public Transport {
   void run_open(const ConnectionPtr&, const std::shared_ptr<ShmLink>&);
 
   void accept_all();
-  void accept_one(shm::Fd socket);
+  void accept_one(base::Fd socket);
   ConnectionPtr decide(const ShmGreeting& caller, base::Status& status) EXCLUDES(mutex_);
   void connect_all();
   void connect_one(const ConnectionPtr&);
@@ -82,9 +82,9 @@ class ShmTransport final : public Transport {
   SystemBell& bell_;
   Sink& sink_;
   const std::string address_;
-  shm::Fd listener_;
+  base::Fd listener_;
   const std::shared_ptr<shm::Arena> arena_;
-  shm::Fd stop_;  // An eventfd that becomes readable at close().
+  base::Fd stop_;  // An eventfd that becomes readable at close().
   ShmMonitor monitor_;
 
   base::Mutex mutex_;

@@ -231,7 +231,7 @@ TEST(SystemBell, ADescriptorWatchedWhileTheResidentSleepsInTheFutexIsHeard) {
 
 TEST(SystemBell, ResidentThatIsWokenWhileAnotherDrivesLiesDownAgain) {
   SystemBell bell(0us);
-  const shm::Fd watched(::eventfd(0, EFD_CLOEXEC));
+  const base::Fd watched(::eventfd(0, EFD_CLOEXEC));
   bell.watch(watched.get(), EPOLLIN, 1);
   bell.occupy();
   std::atomic<int> woken{0};
@@ -254,7 +254,7 @@ TEST(SystemBell, ResidentThatIsWokenWhileAnotherDrivesLiesDownAgain) {
 
 TEST(SystemBell, EventThatTheResidentCaughtReachesTheDriver) {
   SystemBell bell(0us);
-  const shm::Fd watched(::eventfd(0, EFD_CLOEXEC));
+  const base::Fd watched(::eventfd(0, EFD_CLOEXEC));
   bell.watch(watched.get(), EPOLLIN, 7);
   bell.occupy();
   bell.clear();

@@ -31,7 +31,7 @@ struct Lending : testing::Test {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
     for (int i = 0; i < 2; ++i) {
-      sockets[i] = shm::Fd(ends[i]);
+      sockets[i] = base::Fd(ends[i]);
       sides[i].lending = std::make_shared<ShmLending>(sides[i].arena, shm::Process::behind(ends[i]), ends[i]);
     }
   }
@@ -59,7 +59,7 @@ struct Lending : testing::Test {
     return std::move(in.take().tensors.at(0));
   }
 
-  shm::Fd sockets[2];
+  base::Fd sockets[2];
   Side sides[2];
   uint64_t frame_bytes = 0;
 };

@@ -19,11 +19,11 @@ class RendezvousTcp : public ::testing::Test {
   }
 
   /// Somebody who connects as soon as the host listens.
-  Descriptor stranger() const {
+  base::Fd stranger() const {
     const auto deadline = base::Clock::now() + 10s;
     std::vector<Address> addresses;
     meeting::resolve("127.0.0.1", port_, addresses).raise();
-    Descriptor socket;
+    base::Fd socket;
     while (!meeting::connect_to(addresses.front(), {}, deadline, socket).ok()) {
       if (base::Clock::now() > deadline) throw std::runtime_error("the host never listened");
       std::this_thread::yield();
@@ -32,14 +32,14 @@ class RendezvousTcp : public ::testing::Test {
   }
 
   /// A stranger that has shaken hands.
-  Descriptor guest() const {
+  base::Fd guest() const {
     auto socket = stranger();
     shake_hands(socket.get(), Handshake::Role::Connector, {}, rendezvous_purpose, base::Clock::now() + 10s).raise();
     return socket;
   }
 
   /// A guest that has sat down.
-  Descriptor seated(const Member& self, int size) const {
+  base::Fd seated(const Member& self, int size) const {
     auto socket = guest();
     const auto deadline = base::Clock::now() + 10s;
     meeting::send_frame(socket.get(), encode(meeting::Ask{self, size, -1}), deadline).raise();
@@ -55,7 +55,7 @@ class RendezvousTcp : public ::testing::Test {
     return hear(socket).status.message();
   }
 
-  static meeting::Answer hear(const Descriptor& socket) {
+  static meeting::Answer hear(const base::Fd& socket) {
     std::string payload;
     meeting::Answer answer;
     meeting::receive_frame(socket.get(), meeting::answer_bytes, base::Clock::now() + 10s, payload).raise();
@@ -63,7 +63,7 @@ class RendezvousTcp : public ::testing::Test {
     return answer;
   }
 
-  static bool closed_by_host(const Descriptor& socket) {
+  static bool closed_by_host(const base::Fd& socket) {
     char byte[256];
     while (meeting::wait_ready(socket.get(), POLLIN, base::Clock::now() + 10s)) {
       const ssize_t n = ::recv(socket.get(), byte, sizeof(byte), 0);
@@ -78,7 +78,7 @@ class RendezvousTcp : public ::testing::Test {
 
 TEST_F(RendezvousTcp, SilentClientsDelayNobody) {
   auto host = start(member(0), 3);
-  std::vector<Descriptor> silent;
+  std::vector<base::Fd> silent;
   for (int i = 0; i < 100; ++i) silent.push_back(stranger());
   auto half_way = guest();  // Shakes hands, and then says nothing.
   const auto begin = base::Clock::now();
@@ -90,7 +90,7 @@ TEST_F(RendezvousTcp, SilentClientsDelayNobody) {
 
 TEST_F(RendezvousTcp, MoreStrangersThanThereIsRoomForKeepNobodyOut) {
   auto host = start(member(0), 2);
-  std::vector<Descriptor> silent;
+  std::vector<base::Fd> silent;
   for (int i = 0; i < 300; ++i) silent.push_back(stranger());
   auto second = start(member(1), 2);
   EXPECT_TRUE(host->status().ok()) << host->status().message();
@@ -181,12 +181,12 @@ TEST_F(RendezvousTcp, ASecondRankZeroFailsOnBoth) {
 }
 
 TEST_F(RendezvousTcp, AnotherProgramOnThePortIsSaidToBeNoRendezvous) {
-  Descriptor listener;
+  base::Fd listener;
   Address reach;
   ASSERT_TRUE(meeting::listen_at("127.0.0.1", port_, {}, listener, reach).ok());
   auto rank_0 = start(member(0), 2);
   ASSERT_TRUE(meeting::wait_ready(listener.get(), POLLIN, base::Clock::now() + 10s));
-  Descriptor connection(::accept(listener.get(), nullptr, nullptr));
+  base::Fd connection(::accept(listener.get(), nullptr, nullptr));
   const std::string text(500, 'H');
   ASSERT_GT(::send(connection.get(), text.data(), text.size(), MSG_NOSIGNAL), 0);
   expect_failure(*rank_0, Code::Protocol, {});
@@ -196,7 +196,7 @@ TEST_F(RendezvousTcp, ThePortIsFreeOnceTheHostClosed) {
   auto joiners = start_group(url_, 2);
   for (auto& joiner : joiners) ASSERT_TRUE(joiner->status().ok()) << joiner->status().message();
   joiners[0]->close();
-  Descriptor listener;
+  base::Fd listener;
   Address reach;
   EXPECT_TRUE(meeting::listen_at("127.0.0.1", port_, {}, listener, reach).ok());
 }

@@ -31,7 +31,7 @@ class Neighbour {
       (void)!::read(end, &byte, 1);
       ::_exit(0);
     }
-    socket_ = Fd(::accept(listener, nullptr, nullptr));
+    socket_ = base::Fd(::accept(listener, nullptr, nullptr));
     process_ = Process::behind(socket_.get());
     ::close(listener);
   }
@@ -49,7 +49,7 @@ class Neighbour {
 
  private:
   pid_t child_;
-  Fd socket_;
+  base::Fd socket_;
   std::shared_ptr<Process> process_;
 };
 

@@ -17,7 +17,7 @@ base::TimePoint soon() { return base::Clock::now() + std::chrono::seconds(10); }
 TEST(Memory, IsSharedByWhoeverHasTheDescriptor) {
   Memory one, two;
   ASSERT_TRUE(Memory::create("test", 4096, one).ok());
-  ASSERT_TRUE(Memory::adopt(Fd(::dup(one.fd())), 4096, two).ok());
+  ASSERT_TRUE(Memory::adopt(base::Fd(::dup(one.fd())), 4096, two).ok());
   std::strcpy(static_cast<char*>(one.data()), "hello");
   EXPECT_STREQ(static_cast<char*>(two.data()), "hello");
 }
@@ -30,7 +30,7 @@ TEST(Memory, CannotBeShrunkUnderUs) {
 }
 
 TEST(Memory, RefusesWhatItsSenderCouldShrink) {
-  Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  base::Fd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(fd.get(), 4096), 0);
   Memory memory;
   EXPECT_EQ(Memory::adopt(std::move(fd), 4096, memory).code(), Code::Protocol);
@@ -39,7 +39,7 @@ TEST(Memory, RefusesWhatItsSenderCouldShrink) {
 TEST(Memory, RefusesAnotherSizeThanAgreed) {
   Memory one, two;
   ASSERT_TRUE(Memory::create("test", 8192, one).ok());
-  const auto status = Memory::adopt(Fd(::dup(one.fd())), 4096, two);
+  const auto status = Memory::adopt(base::Fd(::dup(one.fd())), 4096, two);
   EXPECT_EQ(status.code(), Code::Protocol);
   EXPECT_NE(status.message().find("8192"), std::string::npos) << status.message();
 }
@@ -59,7 +59,7 @@ TEST(FdPassing, CarriesBytesAndDescriptors) {
   ASSERT_TRUE(Memory::create("test", 4096, memory).ok());
   ASSERT_TRUE(send_with_fds(pair.ends[0], "hello", {memory.fd(), memory.fd()}, soon()).ok());
   std::string bytes;
-  std::vector<Fd> fds;
+  std::vector<base::Fd> fds;
   ASSERT_TRUE(receive_with_fds(pair.ends[1], 5, 2, bytes, fds, soon()).ok());
   EXPECT_EQ(bytes, "hello");
   Memory adopted;
@@ -70,14 +70,14 @@ TEST(FdPassing, AnotherNumberOfDescriptorsIsAnError) {
   Pair pair;
   ASSERT_TRUE(send_with_fds(pair.ends[0], "hello", {pair.ends[0]}, soon()).ok());
   std::string bytes;
-  std::vector<Fd> fds;
+  std::vector<base::Fd> fds;
   EXPECT_EQ(receive_with_fds(pair.ends[1], 5, 2, bytes, fds, soon()).code(), Code::Protocol);
 }
 
 TEST(FdPassing, SilenceAndHangingUpAreTold) {
   Pair pair;
   std::string bytes;
-  std::vector<Fd> fds;
+  std::vector<base::Fd> fds;
   EXPECT_EQ(receive_with_fds(pair.ends[1], 5, 0, bytes, fds, base::Clock::now()).code(), Code::Timeout);
   ::shutdown(pair.ends[0], SHUT_RDWR);
   EXPECT_EQ(receive_with_fds(pair.ends[1], 5, 0, bytes, fds, soon()).code(), Code::PeerLost);

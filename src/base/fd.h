@@ -4,16 +4,20 @@
 
 #include <utility>
 
-namespace farad::run {
+namespace farad::base {
 
-/// A file descriptor that is closed at the end of its owner's life.
+/// A file descriptor with one owner, who closes it.
 class Fd {
  public:
   Fd() = default;
   explicit Fd(int fd) : fd_(fd) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  /// What was owned before is closed at once, and not when `other` ends.
   Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
     return *this;
   }
   ~Fd() { reset(); }
@@ -28,4 +32,4 @@ class Fd {
   int fd_ = -1;
 };
 
-}  // namespace farad::run
+}  // namespace farad::base

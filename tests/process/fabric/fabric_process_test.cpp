@@ -18,7 +18,8 @@
 #include <thread>
 
 #include "process/fabric/footprint.h"
-#include "process/fabric/nursery.h"
+#include "process/fabric/peer.h"
+#include "process/nursery.h"
 #include "suites/workers.h"
 
 namespace farad::test {
@@ -59,9 +60,9 @@ class FabricProcess : public testing::TestWithParam<std::string> {
     memset(plan_.rendezvous, 0, sizeof plan_.rendezvous);
     rendezvous.copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
   }
-  void bear() { child_ = Nursery::instance().bear(plan_); }
+  void bear() { child_ = Nursery::bear<be_a_peer>(plan_); }
   void kill_child() {
-    if (child_ > 0) Nursery::instance().kill(std::exchange(child_, 0));
+    if (child_ > 0) Nursery::kill(std::exchange(child_, 0));
   }
   void end() {
     kill_child();
@@ -271,11 +272,11 @@ TEST_P(FabricProcess, ThirtyTwoProcessesAreTogetherWithinASecondOfTheLastJoin) {
   plan_.size = size;
   std::vector<pid_t> others;
   const auto bury_all = c10::make_scope_exit([&] {
-    for (const pid_t child : others) Nursery::instance().kill(child);
+    for (const pid_t child : others) Nursery::kill(child);
   });
   for (plan_.rank = 2; plan_.rank < size; ++plan_.rank) {
     prepare(Behaviour::Echo);
-    others.push_back(Nursery::instance().bear(plan_));
+    others.push_back(Nursery::bear<be_a_peer>(plan_));
   }
   plan_.rank = 1;
 

@@ -16,7 +16,7 @@ enum class Behaviour : uint8_t {
 };
 constexpr uint64_t i_lost_you = 777;
 
-/// Plain bytes, because it travels through a pipe.
+/// Plain bytes, because it travels through a socket: see Nursery.
 struct PeerPlan {
   Behaviour behaviour = Behaviour::Echo;
   char transport[8] = {};

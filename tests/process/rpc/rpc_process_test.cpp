@@ -13,7 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "process/rpc/nursery.h"
+#include "process/nursery.h"
+#include "process/rpc/member.h"
 
 namespace farad::test {
 namespace {
@@ -72,13 +73,10 @@ class RpcProcess : public testing::TestWithParam<std::string> {
 
   void bear(int rank) {
     plan_.rank = rank;
-    children_[rank] = Nursery::bear(plan_);
+    children_[rank] = Nursery::bear<be_a_member>(plan_);
   }
   void kill(int rank) {
-    if (const pid_t child = std::exchange(children_[rank], 0)) {
-      ::kill(child, SIGKILL);
-      Nursery::bury(child);
-    }
+    if (const pid_t child = std::exchange(children_[rank], 0)) Nursery::kill(child);
   }
   /// The exit code of one that ends by itself.
   int end_of(int rank) {

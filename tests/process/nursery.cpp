@@ -1,6 +1,5 @@
-#include "process/rpc/nursery.h"
+#include "process/nursery.h"
 
-#include <farad/worker.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -8,40 +7,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <stdexcept>
 
 namespace farad::test {
-namespace {
 
-struct Request {
+struct NurseryRequest {
   pid_t bury = 0;  // 0: bear one
-  MemberPlan plan;
+  Nursery::Birth birth = nullptr;
+  Nursery::Bytes plan{};
 };
 
-int to_nursery = -1;
+namespace {
 
-[[noreturn]] void be_a_member(const MemberPlan& plan) {
-  WorkerOptions options;
-  options.rank = plan.rank;
-  options.size = plan.size;
-  options.transport = plan.transport;
-  options.rendezvous = plan.rendezvous;
-  options.lost_after = std::chrono::milliseconds(plan.lost_after_ms);
-  int status = 0;
-  try {
-    Worker::join(std::move(options)).close();
-  } catch (const PeerLost&) {
-    status = 1;
-  } catch (...) {
-    status = 2;
-  }
-  _exit(status);
-}
+int to_nursery = -1;
 
 [[noreturn]] void nurse(int requests) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(0);
-  Request request;
+  NurseryRequest request;
   while (recv(requests, &request, sizeof request, 0) == sizeof request) {
     int answer = 0;
     if (request.bury) {
@@ -51,7 +35,8 @@ int to_nursery = -1;
       if (answer == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(requests);
-        be_a_member(request.plan);
+        request.birth(request.plan);
+        std::abort();  // It was to end the process itself.
       }
     }
     if (send(requests, &answer, sizeof answer, MSG_NOSIGNAL) != sizeof answer) break;
@@ -82,7 +67,7 @@ class Opening final : public testing::Environment {
 
 const auto* const opening = testing::AddGlobalTestEnvironment(new Opening);
 
-int ask(const Request& request) {
+int ask(const NurseryRequest& request) {
   int answer = -1;
   if (send(to_nursery, &request, sizeof request, MSG_NOSIGNAL) != sizeof request ||
       recv(to_nursery, &answer, sizeof answer, 0) != sizeof answer) {
@@ -93,16 +78,13 @@ int ask(const Request& request) {
 
 }  // namespace
 
-pid_t Nursery::bear(const MemberPlan& plan) {
-  Request request;
-  request.plan = plan;
-  return ask(request);
-}
+pid_t Nursery::bear(const Bytes& plan, Birth birth) { return ask({.birth = birth, .plan = plan}); }
 
-int Nursery::bury(pid_t child) {
-  Request request;
-  request.bury = child;
-  return ask(request);
+int Nursery::bury(pid_t child) { return ask({.bury = child}); }
+
+void Nursery::kill(pid_t child) {
+  ::kill(child, SIGKILL);
+  (void)bury(child);
 }
 
 }  // namespace farad::test

@@ -30,7 +30,8 @@ constexpr std::array table{
     text(Var::Transport, "FARAD_TRANSPORT", "worker",
          "use this transport for every peer (shm, tcp, local) instead of the best one for each"),
     text(Var::Bind, "FARAD_BIND", "tcp",
-         "address to listen on and to announce when there is a secret; without a secret it is the loopback"),
+         "address to listen on and to announce when there is a secret, instead of the one toward the meeting place; "
+         "without a secret it is the loopback"),
     Variable{Var::Secret, "FARAD_SECRET", Kind::Secret, "", 0, 0, "", "worker, farad run",
              "what the members of a group prove to know; farad run makes a fresh one for each job unless it is set"},
     text(Var::SecretFile, "FARAD_SECRET_FILE", "worker, farad run",

@@ -16,6 +16,7 @@
 #include "net/local/transport.h"
 #include "net/machine.h"
 #include "net/rendezvous/codec.h"
+#include "net/rendezvous/place.h"
 #include "net/rendezvous/rendezvous.h"
 #include "net/router.h"
 #include "net/shm/shm_transport.h"
@@ -172,6 +173,8 @@ void FabricImpl::add_transports() {
     tcp.queue_bytes = options_.queue_bytes;
     tcp.pool = pool;
     tcp.bind_host = options_.bind;
+    Place place;
+    if (parse_place(options_.rendezvous, place).ok() && place.kind == Place::Kind::Tcp) tcp.meeting_host = place.where;
     tcp.log = log_;
     install(std::make_unique<TcpTransport>(std::move(tcp), *system_bell_, *bell_, next_sink(), runtime_));
   }

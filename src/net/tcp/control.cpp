@@ -31,7 +31,6 @@ class Control::Impl {
  public:
   Impl(ControlOptions options, ControlEvents& events, base::Runtime& runtime)
       : options_(std::move(options)), events_(events), runtime_(runtime) {
-    if (options_.bind_host.empty()) options_.bind_host = options_.secret.empty() ? "127.0.0.1" : "0.0.0.0";
     if (Status status = listen(); !status.ok()) status.raise();
   }
 
@@ -97,6 +96,13 @@ class Control::Impl {
 };
 
 Status Control::Impl::listen() {
+  std::string toward_others;
+  if (options_.secret.empty()) {
+    if (options_.bind_host.empty()) options_.bind_host = "127.0.0.1";
+  } else {
+    toward_others = address_toward(options_.meeting_host);
+    if (options_.bind_host.empty()) options_.bind_host = is_v6(toward_others) ? "::" : "0.0.0.0";
+  }
   const auto cannot = [this](const std::error_code& error) {
     return Status{Code::Invalid, "[tcp] listen on \"" + options_.bind_host + "\": " + error.message()};
   };
@@ -108,12 +114,13 @@ Status Control::Impl::listen() {
   if (Status status = may_listen(options_.secret, *place.data()); !status.ok()) return status;
 
   acceptor_.open(place.protocol(), error);
+  if (!error && place.protocol() == tcp::v6()) acceptor_.set_option(asio::ip::v6_only(false), error);
   if (!error) acceptor_.bind(place, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   const tcp::endpoint bound = error ? place : acceptor_.local_endpoint(error);
   if (error) return cannot(error);
   ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
-  address_ = Address{reachable_host(bound.address().to_string()), bound.port()}.text();
+  address_ = Address{reachable_host(bound.address().to_string(), toward_others), bound.port()}.text();
   return {};
 }
 

@@ -32,6 +32,7 @@ struct ControlOptions {
   uint64_t birth = 0;
   Secret secret;
   std::string bind_host;        ///< empty: loopback without a secret, everywhere with one
+  std::string meeting_host;     ///< the group meets there: the address to announce is the one toward it; may be empty
   base::Duration greet_within;  ///< for a new connection to be up, from either side
   base::Duration tick{0};       ///< zero: none
   base::Log log;

@@ -33,6 +33,7 @@ struct TcpOptions {
   size_t queue_bytes = size_t{64} << 20;
   std::shared_ptr<wire::BufferPool> pool;
   std::string bind_host;                      ///< empty: loopback without a secret, everywhere with one
+  std::string meeting_host;                   ///< where the group meets, if that is known; see tcp::address_toward
   std::chrono::milliseconds greet_within{0};  ///< for a new connection to be up; 0 derives it from lost_after
   base::Log log{"tcp", base::Level::Warning};
 };

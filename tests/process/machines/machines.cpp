@@ -58,7 +58,9 @@ Machines::Machines() : first_(name_of(1)), second_(name_of(2)) {
     return;
   }
   const std::string why =
-      shell("ip netns add " + first_ + "; ip netns add " + second_ + "; ip -n " + first_ +
+      shell("ip netns add " + first_ + "; ip netns add " + second_ + "; for m in " + first_ + " " + second_ +
+            "; do ip -n $m link add private type veth peer name nobody; ip -n $m addr add " + private_address +
+            "/24 dev private; ip -n $m link set private up; ip -n $m link set nobody up; done; ip -n " + first_ +
             " link add cable type veth peer name cable netns " + second_ + "; ip -n " + first_ + " addr add " +
             first_address + "/24 dev cable" + "; ip -n " + second_ + " addr add " + second_address + "/24 dev cable" +
             "; for m in " + first_ + " " + second_ + "; do ip -n $m link set lo up; ip -n $m link set cable up; done");

@@ -6,12 +6,13 @@
 namespace farad::test {
 
 /// Two machines and a cable between them, as far as workers can tell: two network namespaces, each with a loopback and
-/// an address of its own, joined by a pair of virtual interfaces. They are gone when this is, and also when the process
-/// ends without destroying it.
+/// an address of its own, joined by a pair of virtual interfaces. Each has another network besides, the first in its
+/// list, where nobody else is. They are gone when this is, and also when the process ends without destroying it.
 class Machines {
  public:
   static constexpr const char* first_address = "10.213.0.1";
   static constexpr const char* second_address = "10.213.0.2";
+  static constexpr const char* private_address = "192.168.213.1";  ///< of either, in the network of its own
 
   Machines();
   ~Machines();

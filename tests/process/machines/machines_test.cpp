@@ -51,6 +51,25 @@ TEST_F(MachinesTest, WorkersTalkBySharedMemoryOnOneMachineAndByTcpBetweenTwo) {
   EXPECT_EQ(worker2->out(), "worker2 to worker0: tcp\nworker2 to worker1: tcp\n");
 }
 
+TEST_F(MachinesTest, AddressTowardTheMeetingPlaceIsAnnouncedAndNotTheFirst) {
+  const auto worker0 = start_on_first(member(0, 2, "known to us"));
+  const auto worker1 = start_on_second(member(1, 2, "known to us"));
+
+  EXPECT_EQ(worker0->finish(), 0) << worker0->err();
+  EXPECT_EQ(worker1->finish(), 0) << worker1->err();
+  EXPECT_THAT(worker0->err(), HasSubstr("worker0 is at " + std::string(Machines::first_address) + ":"));
+  EXPECT_THAT(worker1->err(), HasSubstr("worker1 is at " + std::string(Machines::second_address) + ":"));
+}
+
+TEST_F(MachinesTest, AddressToBindIsAnnouncedWhereverTheMeetingPlaceIs) {
+  auto options = member(0, 1, "known to us");
+  options.environment["FARAD_BIND"] = Machines::private_address;
+  const auto worker = start_on_first(options);
+
+  EXPECT_EQ(worker->finish(), 0) << worker->err();
+  EXPECT_THAT(worker->err(), HasSubstr("worker0 is at " + std::string(Machines::private_address) + ":"));
+}
+
 TEST_F(MachinesTest, StrangerWithAnotherSecretIsDroppedAndTheGroupIsNotDisturbed) {
   const auto worker0 = start_on_first(member(0, 2, "known to us"));
 

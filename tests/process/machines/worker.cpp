@@ -1,5 +1,5 @@
-// A worker for the tests on several machines. Joins the group that its environment describes, says by which transport
-// it reaches each other member, sends it a tensor and checks what it sends back.
+// A worker for the tests on several machines. Joins the group that its environment describes, says where it listens and
+// by which transport it reaches each other member, sends it a tensor and checks what it sends back.
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -18,6 +18,7 @@ namespace {
 
 void exchange_tensors(demo::PostOffice& office) {
   const auto& self = office.fabric().self();
+  std::fprintf(stderr, "%s is at %s\n", self.name.c_str(), self.addresses.at("tcp").c_str());
   const auto tensor = at::full({100'000}, self.rank.value + 0.5, at::kFloat);  // More than goes at once.
   for (const auto& member : office.fabric().members()) {
     if (member.rank == self.rank) continue;

@@ -36,13 +36,13 @@ struct Crossing {
 /// The shape of one worker's part in one pass: every node that can be reached from the roots and from what was sent.
 /// Numbers only. Who runs the nodes knows what they are; who decides which may run does not need to.
 struct Topology {
-  std::vector<Role> roles;            ///< by node
-  std::vector<uint64_t> priority;     ///< by node: of those that are ready the largest goes first
-  std::vector<uint32_t> first_link;   ///< by node, and one more: where its links begin
-  std::vector<Link> links;            ///< of all nodes, in the order of the nodes' outputs backward
-  std::vector<Crossing> sends;        ///< each is also a Link's way in, without being linked to
-  std::vector<Crossing> recvs;        ///< those that were reached
-  std::vector<Crossing> unreached;    ///< recvs of the context that were not; they have no node
+  std::vector<Role> roles;           ///< by node
+  std::vector<uint64_t> priority;    ///< by node: of those that are ready the largest goes first
+  std::vector<uint32_t> first_link;  ///< by node, and one more: where its links begin
+  std::vector<Link> links;           ///< of all nodes, in the order of the nodes' outputs backward
+  std::vector<Crossing> sends;       ///< each is also a Link's way in, without being linked to
+  std::vector<Crossing> recvs;       ///< those that were reached
+  std::vector<Crossing> unreached;   ///< recvs of the context that were not; they have no node
 
   NodeIndex size() const { return static_cast<NodeIndex>(roles.size()); }
   std::span<const Link> links_of(NodeIndex node) const {

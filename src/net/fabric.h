@@ -31,7 +31,7 @@ struct FabricOptions {
   std::chrono::milliseconds join_timeout{120'000};
   std::chrono::milliseconds lost_after{3'000};  ///< 0 = never
   Secret secret;                                ///< empty: loopback only
-  std::string bind;  ///< where tcp listens, and what it announces; empty: see TcpOptions
+  std::string bind;                             ///< where tcp listens, and what it announces; empty: see TcpOptions
   wire::Limits limits;
   size_t queue_bytes = size_t{64} << 20;  ///< per peer; a sender beyond it waits
   size_t pool_bytes = size_t{1} << 30;    ///< most that idle receive buffers may hold

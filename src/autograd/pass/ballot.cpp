@@ -1,0 +1,101 @@
+#include "autograd/pass/ballot.h"
+
+#include <algorithm>
+
+namespace farad::autograd {
+
+void Ballot::name(base::Rank worker) {
+  if (workers_.try_emplace(worker).second) ++waiting_;
+}
+
+void Ballot::done(base::Rank worker, const std::vector<base::Rank>& peers, const std::vector<base::Rank>& left_out) {
+  name(worker);
+  for (const auto peer : peers) name(peer);
+  auto& entry = workers_[worker];
+  if (entry.done) return;
+  entry.done = true;
+  entry.left_out = left_out;
+  --waiting_;
+}
+
+void Ballot::report(base::Rank worker, const PassMessage& report) {
+  name(worker);
+  auto& entry = workers_[worker];
+  if (entry.done && report.number <= entry.number) return;  // overtaken by a newer one
+  if (!entry.done) {
+    entry.done = true;
+    --waiting_;
+  } else if (!entry.complete) {
+    --incomplete_;
+  }
+  if (!report.complete) ++incomplete_;
+  count(worker, entry.channels, -1);
+  count(worker, report.channels, +1);
+  entry.number = report.number;
+  entry.complete = report.complete;
+  entry.channels = report.channels;
+  entry.left_out = report.left_out;
+}
+
+bool Ballot::is_over() const { return waiting_ == 0 && (skip_balance_ || balance_.empty()); }
+
+std::optional<base::Rank> Ballot::disputed() const {
+  for (const auto& [rank, worker] : workers_) {
+    for (const auto other : worker.left_out) {
+      const auto found = workers_.find(other);
+      if (found == workers_.end()) continue;
+      const auto& back = found->second.left_out;
+      if (std::find(back.begin(), back.end(), rank) == back.end()) return other;
+    }
+  }
+  return {};
+}
+
+std::vector<base::Rank> Ballot::absent() const {
+  std::vector<base::Rank> all;
+  for (const auto& [rank, worker] : workers_) {
+    for (const auto& channel : worker.channels) {
+      if (channel.unanswered > 0 && !has(channel.peer)) all.push_back(channel.peer);
+    }
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+Ballot::Blame Ballot::blame() const {
+  Blame any{};
+  for (const auto& [rank, worker] : workers_) {
+    for (const auto& channel : worker.channels) {
+      if (channel.unanswered == 0) continue;
+      any = {rank, channel.peer};
+      const auto& back = workers_.at(channel.peer).channels;
+      const auto mirror = std::find_if(back.begin(), back.end(), [r = rank](auto& c) { return c.peer == r; });
+      if (mirror == back.end() || mirror->unfired < channel.unanswered) return any;
+    }
+  }
+  return any;
+}
+
+std::vector<base::Rank> Ballot::workers() const {
+  std::vector<base::Rank> all;
+  all.reserve(workers_.size());
+  for (const auto& [rank, worker] : workers_) all.push_back(rank);
+  return all;
+}
+
+void Ballot::count(base::Rank worker, const std::vector<ChannelReport>& channels, int64_t sign) {
+  for (const auto& channel : channels) {
+    add(worker, channel.peer, sign * static_cast<int64_t>(channel.sent));
+    add(channel.peer, worker, -sign * static_cast<int64_t>(channel.received));
+  }
+}
+
+void Ballot::add(base::Rank from, base::Rank to, int64_t messages) {
+  if (messages == 0) return;
+  const auto [at, fresh] = balance_.try_emplace({from, to}, 0);
+  at->second += messages;
+  if (at->second == 0) balance_.erase(at);
+}
+
+}  // namespace farad::autograd

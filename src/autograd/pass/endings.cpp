@@ -1,0 +1,299 @@
+// How a pass ends: the count at the root, verdicts, and what becomes of it when workers are lost.
+//
+// A worker that is not done may abort: the root cannot have committed without it. One that is done has given that
+// right away, and asks the root instead; if the root is lost, it asks everybody.
+
+#include <algorithm>
+#include <set>
+
+#include "autograd/pass/passes.h"
+
+namespace farad::autograd {
+namespace {
+
+std::string worker(base::Rank rank) { return "worker " + std::to_string(rank.value); }
+
+}  // namespace
+
+void Passes::vote(Pass& pass, Effects& out) {
+  pass.state = PassState::Done;
+  if (pass.fast) return report(pass, true, out);
+  auto peers = pass.peers;
+  if (faults_.done_names_later_peers) peers.insert(peers.end(), pass.met_later.begin(), pass.met_later.end());
+  if (is_root(pass)) {
+    pass.ballot.done(self_, faults_.commit_alone ? std::vector<base::Rank>() : peers, pass.left_out);
+    return decide(pass, out);
+  }
+  auto done = message(pass, PassKind::Done);
+  done.peers = std::move(peers);
+  done.left_out = pass.left_out;
+  out.messages.push_back({pass.id.root, std::move(done)});
+}
+
+void Passes::report(Pass& pass, bool complete, Effects& out) {
+  auto report = message(pass, PassKind::Report);
+  report.number = ++pass.reports;
+  report.complete = complete;
+  report.left_out = pass.left_out;
+  for (const auto& channel : pass.channels) {
+    if (channel.sent + channel.received + channel.unanswered + channel.unfired == 0) continue;
+    report.channels.push_back({channel.peer, channel.sent, channel.received, channel.unanswered, channel.unfired});
+  }
+  if (!is_root(pass)) {
+    out.messages.push_back({pass.id.root, std::move(report)});
+    return;
+  }
+  pass.ballot.report(self_, report);
+  decide(pass, out);
+}
+
+void Passes::decide(Pass& pass, Effects& out) {
+  if (!is_root(pass) || pass.blamed || !pass.ballot.is_over()) return;
+  if (const auto disputed = pass.ballot.disputed(); disputed && !faults_.ignore_disputes) {
+    // It did its part and was lost before another began, which took it for one that has no part.
+    return abort(pass, lost(pass, *disputed, "to some workers before the pass reached them"), out);
+  }
+  if (pass.ballot.is_complete()) {
+    for (const auto member : pass.ballot.workers()) {
+      if (member != self_) out.messages.push_back({member, message(pass, PassKind::Commit)});
+    }
+    return end(pass, true, {}, out);
+  }
+  // Whoever is waited for and takes no part now does: it may be the one that has not used a call, which it will say.
+  if (const auto absent = pass.ballot.absent(); !absent.empty()) {
+    for (const auto peer : absent) {
+      pass.ballot.name(peer);
+      out.messages.push_back({peer, start(pass)});
+    }
+    return;
+  }
+  pass.blamed = true;
+  const auto [at, peer] = pass.ballot.blame();
+  if (at == self_) return blame(pass, peer, out);
+  auto order = message(pass, PassKind::Blame);
+  order.blamed = peer;
+  out.messages.push_back({at, std::move(order)});
+}
+
+void Passes::blame(Pass& pass, base::Rank peer, Effects& out) {
+  if (pass.state != PassState::Running) return;
+  auto which = message(pass, PassKind::Which);
+  const auto& sends = pass.wave.topology().sends;
+  for (uint32_t send = 0; send < sends.size(); ++send) {
+    if (sends[send].peer == peer && pass.wave.is_waiting(send)) which.answers.push_back({sends[send].pair});
+  }
+  if (which.answers.empty()) {
+    abort(pass,
+          {base::Code::Invalid, self_,
+           name(pass) + ": FAST needs every call to be used, and one from " + worker(self_) + " to " + worker(peer) +
+               " had not returned. Wait for it, or use SMART."},
+          out);
+  } else if (peer == self_) {
+    reply_unknown(pass, self_, which.answers, out);
+  } else {
+    out.messages.push_back({peer, std::move(which)});
+  }
+}
+
+/// A call whose message had not arrived when we began is not among our recvs.
+void Passes::reply_unknown(Pass& pass, base::Rank from, const std::vector<Answer>& calls, Effects& out) {
+  auto those = message(pass, PassKind::Those);
+  for (const auto& call : calls) {
+    const auto& recvs = pass.wave.topology().recvs;
+    const auto is_call = [&](const Crossing& recv) { return recv.pair == call.pair; };
+    if (std::none_of(recvs.begin(), recvs.end(), is_call)) those.answers.push_back({call.pair});
+  }
+  if (those.answers.empty()) those.answers = calls;
+  if (from == self_) return accuse(pass, those.answers.front().pair, out);
+  out.messages.push_back({from, std::move(those)});
+}
+
+void Passes::accuse(Pass& pass, PairId unused, Effects& out) {
+  abort(pass,
+        {base::Code::Invalid, self_,
+         name(pass) + ": FAST needs every call to be used, and this one is not: " + surroundings_->describe(unused) +
+             ". Use it, or SMART."},
+        out);
+}
+
+void Passes::abort(Pass& pass, const PassFailure& failure, Effects& out, const base::Rank* not_to) {
+  // The root may not know yet who takes part, so it goes along the edges that START went along; that it gets to the
+  // root as well spares it the way round.
+  std::set<base::Rank> to(pass.peers.begin(), pass.peers.end());
+  to.insert(pass.others.begin(), pass.others.end());
+  to.insert(pass.id.root);
+  for (const auto member : pass.ballot.workers()) to.insert(member);
+  to.erase(self_);
+  if (not_to) to.erase(*not_to);  // It has told us, or is lost to us. What is lost to others may still be there.
+  if (pass.state == PassState::Early || (faults_.keep_abort && not_to)) to.clear();
+  for (const auto neighbour : to) {
+    auto abort = message(pass, PassKind::Abort);
+    abort.failure = failure;
+    out.messages.push_back({neighbour, std::move(abort)});
+  }
+  end(pass, false, failure, out);
+}
+
+void Passes::abort_or_ask(Pass& pass, const PassFailure& failure, Effects& out) {
+  if (pass.state < PassState::Done || is_root(pass)) {
+    return abort(pass, failure, out, failure.code == base::Code::PeerLost ? &failure.culprit : nullptr);
+  }
+  if (pass.state != PassState::Done) return;  // An orphan has nobody to ask.
+  auto fail = message(pass, PassKind::Fail);
+  fail.failure = failure;
+  out.messages.push_back({pass.id.root, std::move(fail)});
+}
+
+void Passes::on_lost(base::Rank worker, Effects& out) {
+  for (auto& pass : passes_) lost_during(pass, worker, out);
+  purge();
+}
+
+void Passes::lost_during(Pass& pass, base::Rank lost_one, Effects& out) {
+  const bool is_its_root = pass.id.root == lost_one;
+  const bool takes_part = is_its_root || pass.is_neighbour(lost_one) || pass.ballot.has(lost_one);
+  switch (pass.state) {
+    case PassState::Scanning:
+      if (!takes_part) {
+        pass.early_losses.push_back(lost_one);  // The snapshot may say otherwise.
+        break;
+      }
+      [[fallthrough]];
+    case PassState::Running:
+      if (takes_part) abort(pass, lost(pass, lost_one, "during the pass"), out, &lost_one);
+      break;
+    case PassState::Done:
+      if (is_its_root && !faults_.orphans_drop) {
+        ask_all(pass, out);
+      } else if (takes_part && (faults_.decide_when_done || is_its_root)) {
+        abort(pass, lost(pass, lost_one, "during the pass"), out, &lost_one);
+      } else if (takes_part) {
+        abort_or_ask(pass, lost(pass, lost_one, "during the pass"), out);
+      }
+      break;
+    case PassState::Orphan:
+      heard(pass, lost_one, out);
+      break;
+    case PassState::Early:
+    case PassState::Ended:
+      break;
+  }
+}
+
+void Passes::ask_all(Pass& pass, Effects& out) {
+  pass.state = PassState::Orphan;
+  pass.unheard = surroundings_->members();
+  std::erase(pass.unheard, self_);
+  for (const auto member : pass.unheard) {  // the root too: perhaps it was only the connection
+    auto ask = message(pass, PassKind::Ask);
+    ask.orphaned = true;
+    out.messages.push_back({member, std::move(ask)});
+  }
+  for (const auto asker : std::exchange(pass.askers, {})) {
+    out.messages.push_back({asker, over(pass.id, Verdict::Undecided, {})});
+  }
+  if (pass.unheard.empty()) heard(pass, self_, out);
+}
+
+/// That member has not heard the root commit, and will not, or is lost as well.
+void Passes::heard(Pass& pass, base::Rank member, Effects& out) {
+  std::erase(pass.unheard, member);
+  if (pass.unheard.empty()) end(pass, false, lost(pass, pass.id.root, "before it decided"), out);
+}
+
+void Passes::on_ask(base::Rank from, const PassMessage& ask, Effects& out) {
+  const auto answer = [&](Verdict verdict, const PassFailure& failure = {}) {
+    out.messages.push_back({from, over(ask.pass, verdict, failure, ask.number)});
+  };
+  if (const auto tombstone = over_.find(ask.pass); tombstone != over_.end()) {
+    return answer(tombstone->second.committed ? Verdict::Committed : Verdict::Dropped, tombstone->second.failure);
+  }
+  Pass* const pass = find(ask.pass);
+  if (!pass || !ask.orphaned || pass->state == PassState::Early || pass->state == PassState::Orphan) {
+    return answer(Verdict::Undecided);
+  }
+  if (pass->state == PassState::Done && !is_root(*pass)) {
+    // The root may have told us, and it is on its way. Either it comes, or we shall hear that the root is lost.
+    pass->askers.push_back(from);
+    return;
+  }
+  const auto failure = is_root(*pass) ? lost(*pass, from, "during the pass, and has come back")
+                                      : lost(*pass, pass->id.root, "for " + worker(from));
+  abort(*pass, failure, out);
+  answer(Verdict::Dropped, failure);
+}
+
+void Passes::on_over(Pass& pass, base::Rank from, const PassMessage& answer, Effects& out) {
+  switch (answer.verdict) {
+    case Verdict::Committed:
+      if (pass.state >= PassState::Done) end(pass, true, {}, out);
+      break;
+    case Verdict::Dropped:
+      // Only the root decides for those who are done, unless they have lost it. A released context may say more than
+      // it knows.
+      if (pass.state == PassState::Done && from != pass.id.root) break;
+      abort(pass, answer.failure, out, &from);
+      break;
+    case Verdict::Undecided:
+      if (pass.state == PassState::Orphan) {
+        heard(pass, from, out);
+      } else {
+        decided(pass.id, &answer.number, out);
+      }
+      break;
+  }
+}
+
+void Passes::read(uint64_t reader, Effects& out) {
+  Reader entry{reader, {}};
+  for (const auto& pass : passes_) {
+    if ((pass.state != PassState::Done || is_root(pass)) && pass.state != PassState::Orphan) continue;
+    entry.undecided.push_back(pass.id);
+    if (pass.state == PassState::Orphan) continue;
+    auto ask = message(pass, PassKind::Ask);
+    ask.number = reader;
+    out.messages.push_back({pass.id.root, std::move(ask)});
+  }
+  if (entry.undecided.empty()) {
+    out.readers.push_back(reader);
+  } else {
+    readers_.push_back(std::move(entry));
+  }
+}
+
+/// For one reader, or for all of them.
+void Passes::decided(PassId pass, const uint64_t* only, Effects& out) {
+  for (auto& reader : readers_) {
+    if (only && reader.number != *only) continue;
+    std::erase(reader.undecided, pass);
+    if (reader.undecided.empty()) out.readers.push_back(reader.number);
+  }
+  std::erase_if(readers_, [](const Reader& reader) { return reader.undecided.empty(); });
+}
+
+void Passes::end(Pass& pass, bool committed, const PassFailure& failure, Effects& out) {
+  if (pass.state != PassState::Early) out.endings.push_back({pass.id, committed, failure});
+  for (const auto asker : pass.askers) {
+    out.messages.push_back({asker, over(pass.id, committed ? Verdict::Committed : Verdict::Dropped, failure)});
+  }
+  pass.state = PassState::Ended;
+  if (!faults_.forget_passes) over_[pass.id] = {committed, failure};
+  decided(pass.id, nullptr, out);
+}
+
+PassMessage Passes::over(PassId pass, Verdict verdict, const PassFailure& failure, uint64_t number) const {
+  PassMessage over;
+  over.kind = PassKind::Over;
+  over.context = context_;
+  over.pass = pass;
+  over.verdict = verdict;
+  over.failure = failure;
+  over.number = number;
+  return over;
+}
+
+PassFailure Passes::lost(const Pass& pass, base::Rank lost_one, const std::string& how) const {
+  return {base::Code::PeerLost, lost_one, name(pass) + ": " + worker(lost_one) + " was lost " + how};
+}
+
+}  // namespace farad::autograd

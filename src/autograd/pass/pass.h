@@ -1,0 +1,83 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "autograd/pass/ballot.h"
+#include "autograd/pass/message.h"
+#include "autograd/pass/wave.h"
+
+namespace farad::autograd {
+
+/// How far a pass has come at one worker.
+enum class PassState : uint8_t {
+  Early,     ///< answers came, but not what begins it: they are kept
+  Scanning,  ///< it has begun; the snapshot is being looked at
+  Running,   ///< not all has fired
+  Done,      ///< all has, and the root was told: it alone decides from here on
+  Orphan,    ///< done, and the root is lost: the others are asked whether it had decided
+  Ended,
+};
+
+/// What one worker keeps of one pass. Passes does the thinking.
+struct Pass {
+  static constexpr uint32_t to_lost = UINT32_MAX;
+
+  /// To one peer, or to ourselves.
+  struct Channel {
+    base::Rank peer;
+    bool opened = false;          // FAST: it was sent the options
+    bool dirty = false;           // there is something to be sent
+    std::vector<Answer> answers;  // that
+    std::vector<TensorState> states;
+    uint64_t sent = 0, received = 0;  // Grads messages
+    uint64_t unanswered = 0;          // sends
+    uint64_t unfired = 0;             // recvs
+    auto fields() const { return std::tie(peer, opened, dirty, answers, states, sent, received, unanswered, unfired); }
+  };
+
+  PassId id;
+  PassState state = PassState::Early;
+  bool fast = false;
+  std::vector<char> options;
+  base::Rank begun_by;
+  std::vector<base::Rank> peers;     ///< of the snapshot, in order; those that were lost before are not among them
+  std::vector<base::Rank> left_out;  ///< those
+  std::vector<base::Rank> others;    ///< who told us of the pass and is none of these
+
+  Wave wave;
+  std::vector<Channel> channels;                     ///< by peer, in order; then to ourselves
+  std::vector<uint32_t> dirty;                       ///< channels
+  std::vector<uint32_t> send_order;                  ///< the sends by pair
+  std::vector<uint8_t> nulled;                       ///< by send: its call failed, so we answered it ourselves
+  std::vector<uint32_t> send_channel, recv_channel;  ///< by send and recv: the channel, or to_lost
+  uint64_t reports = 0;
+
+  std::vector<std::pair<base::Rank, PassMessage>> early;  ///< Grads that came before the snapshot
+  std::vector<PairId> early_nulls;                        ///< calls that failed meanwhile
+  std::vector<base::Rank> early_losses;                   ///< workers that were lost meanwhile
+
+  Ballot ballot;                      ///< at the root
+  bool blamed = false;                ///< at the root: somebody was told to fail the pass
+  std::vector<base::Rank> unheard;    ///< Orphan: who has not answered yet
+  std::vector<base::Rank> askers;     ///< orphans that want to know what becomes of it
+  std::vector<base::Rank> met_later;  ///< see Faults::done_names_later_peers
+
+  bool is_neighbour(base::Rank worker) const {
+    return std::binary_search(peers.begin(), peers.end(), worker) ||
+           std::find(others.begin(), others.end(), worker) != others.end();
+  }
+  void heard_from(base::Rank worker) {
+    if (!is_neighbour(worker)) others.push_back(worker);
+  }
+
+  auto fields() const {
+    return std::tie(id, state, fast, begun_by, peers, left_out, others, wave, channels, nulled, reports, early,
+                    early_nulls, early_losses, ballot, blamed, unheard, askers, met_later);
+  }
+};
+
+}  // namespace farad::autograd

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/topology.h"
+
+namespace farad::autograd::explore {
+
+using NodeId = uint32_t;  ///< in a Graph: over all workers
+using Input = std::pair<NodeId, uint32_t>;
+
+/// A forward pass over several workers, as one would draw it.
+struct Graph {
+  struct Node {
+    int worker = 0;
+    Role role = Role::Function;
+    std::vector<Input> next;
+    uint32_t inputs = 1;
+    int pair = -1;   ///< of a send or a recv
+    int calls = -1;  ///< a pair: running this node makes that call
+    bool throws = false;
+  };
+  struct Pair {
+    int sender = 0, receiver = 0;
+    NodeId send = 0, recv = 0;
+    uint32_t tensors = 1;
+    bool in_flight = false;  ///< the message has not arrived when passes begin
+    bool by_hook = false;    ///< it was not even sent: see Node::calls
+  };
+  struct Root {
+    int worker = 0;
+    std::vector<Input> inputs;
+    bool fast = false;
+  };
+
+  int workers = 1;
+  std::vector<Node> nodes;
+  std::vector<Pair> pairs;
+  std::vector<Root> roots;               ///< one pass each
+  std::set<std::pair<int, int>> talked;  ///< messages without gradients went between these
+  int lost_before = -1;                  ///< a worker that was lost before any pass began
+
+  NodeId add(int worker, std::vector<Input> next, uint32_t inputs = 1, Role role = Role::Function);
+  NodeId leaf(int worker) { return add(worker, {}, 1, Role::Leaf); }
+  /// A message with these tensors; gives its recv.
+  NodeId call(int to, std::vector<Input> tensors);
+  PairId id_of(int pair) const;
+  /// Its last call has not arrived yet.
+  void delay() { pairs.back().in_flight = true; }
+  /// Running `node` makes a call with a tensor of its worker; returns the recv.
+  void hook(NodeId node, int to, Input tensor);
+};
+
+/// What one process would do: which nodes run, and how many paths lead from the roots to each input.
+struct Oracle {
+  Oracle(const Graph& graph, const Graph::Root& root);
+  bool uses(int pair) const { return recvs.contains(pair); }
+
+  std::set<NodeId> nodes;
+  std::map<Input, int64_t> paths;
+  std::set<int> recvs;  ///< pairs with a live recv
+};
+
+/// 1 to 5 workers, messages of 1 to 3 tensors, calls to oneself, some messages still in flight.
+Graph random_graph(std::mt19937& random);
+/// As above, but the loss is of everything, so that every call is used, and none is in flight.
+Graph random_used_graph(std::mt19937& random);
+/// As the first, with several passes and hooks that make calls.
+Graph random_busy_graph(std::mt19937& random);
+
+}  // namespace farad::autograd::explore

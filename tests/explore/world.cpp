@@ -1,0 +1,388 @@
+#include "explore/world.h"
+
+#include <algorithm>
+
+namespace farad::autograd::explore {
+namespace {
+
+base::Rank rank(int worker) { return base::Rank(static_cast<uint16_t>(worker)); }
+int number(base::Rank rank) { return rank.value; }
+int pair_of(PairId id) { return static_cast<int>(id.value & 0xffffffff); }
+
+class Group final : public Surroundings {
+ public:
+  explicit Group(int workers) : workers_(workers) {}
+  std::vector<base::Rank> members() const override {
+    std::vector<base::Rank> all;
+    for (int i = 0; i < workers_; ++i) all.push_back(rank(i));
+    return all;
+  }
+  std::string describe(PairId pair) const override { return "<" + std::to_string(pair_of(pair)) + ">"; }
+
+ private:
+  int workers_;
+};
+
+std::vector<Oracle> ask_oracles(const Graph& graph) {
+  std::vector<Oracle> oracles;
+  for (const auto& root : graph.roots) oracles.emplace_back(graph, root);
+  return oracles;
+}
+
+}  // namespace
+
+World::World(std::shared_ptr<const Graph> graph, Dangers dangers, Faults faults)
+    : graph_(std::move(graph)),
+      oracles_(std::make_shared<std::vector<Oracle>>(ask_oracles(*graph_))),
+      surroundings_(std::make_shared<Group>(graph_->workers)),
+      dangers_(dangers) {
+  for (int i = 0; i < graph_->workers; ++i) {
+    workers_.push_back({Passes(ContextId(7), rank(i), *surroundings_, faults), true, {}, {}, {}, {}, {}, {}});
+  }
+  for (int i = 0; i < static_cast<int>(graph_->pairs.size()); ++i) {
+    const auto& pair = graph_->pairs[static_cast<size_t>(i)];
+    if (pair.by_hook) continue;
+    if (pair.in_flight) {
+      forward(i);
+      continue;
+    }
+    at(pair.sender).sends.insert(i);
+    at(pair.sender).peers.insert(pair.receiver);
+    at(pair.receiver).recvs.insert(i);
+    at(pair.receiver).peers.insert(pair.sender);
+  }
+  for (const auto& [a, b] : graph_->talked) {
+    at(a).peers.insert(b);
+    at(b).peers.insert(a);
+  }
+  records_.resize(graph_->roots.size());
+  if (graph_->lost_before < 0) return;
+  at(graph_->lost_before).alive = false;
+  std::erase_if(network_, [&](const Envelope& e) {
+    if (e.from != graph_->lost_before && e.to != graph_->lost_before) return false;
+    at(e.from).sends.erase(e.pair);  // the call has failed
+    return true;
+  });
+  for (auto& worker : workers_) worker.lost.insert(graph_->lost_before);
+}
+
+std::vector<World::Step> World::steps(size_t& dangers_from) const {
+  std::vector<Step> all;
+  for (size_t i = 0; i < network_.size(); ++i) {
+    if (can_arrive(network_[i])) all.push_back({Step::Deliver, i});
+  }
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    if (!workers_[w].alive) continue;
+    for (size_t i = 0; i < workers_[w].scans.size(); ++i) all.push_back({Step::Scan, w, i});
+    for (size_t p = 0; p < records_.size(); ++p) {
+      if (records_[p].begun && workers_[w].passes.has_ready(records_[p].id)) all.push_back({Step::Run, w, p});
+    }
+  }
+  for (size_t p = 0; p < records_.size(); ++p) {
+    if (!records_[p].begun && at(graph_->roots[p].worker).alive) all.push_back({Step::Begin, p});
+  }
+  dangers_from = all.size();
+  if (dangers_.kills > 0) {
+    for (size_t w = 0; w < workers_.size(); ++w) {
+      const auto is_root = [&](const Graph::Root& root) { return root.worker == static_cast<int>(w); };
+      if (dangers_.immortal_root && std::any_of(graph_->roots.begin(), graph_->roots.end(), is_root)) continue;
+      if (workers_[w].alive) all.push_back({Step::Kill, w});
+    }
+  }
+  if (dangers_.cuts > 0) {
+    for (size_t a = 0; a < workers_.size(); ++a) {
+      for (size_t b = a + 1; b < workers_.size(); ++b) {
+        if (workers_[a].alive && workers_[b].alive) all.push_back({Step::Cut, a, b});
+      }
+    }
+  }
+  if (dangers_.cancels > 0) {
+    for (size_t p = 0; p < records_.size(); ++p) {
+      if (records_[p].begun && !ending(p) && at(graph_->roots[p].worker).alive) all.push_back({Step::Cancel, p});
+    }
+  }
+  if (dangers_.lost_calls > 0) {
+    for (size_t i = 0; i < network_.size(); ++i) {
+      if (network_[i].kind == Envelope::Forward && at(network_[i].from).alive &&
+          !given_up_.contains(network_[i].pair)) {
+        all.push_back({Step::GiveUp, i});
+      }
+    }
+  }
+  return all;
+}
+
+void World::take(Step step) {
+  switch (step.kind) {
+    case Step::Deliver:
+      arrive(step.a);
+      break;
+    case Step::Run:
+      run(static_cast<int>(step.a), records_[step.b].id);
+      break;
+    case Step::Scan:
+      finish_scan(static_cast<int>(step.a), step.b);
+      break;
+    case Step::Begin: {
+      const auto& root = graph_->roots[step.a];
+      Effects out;
+      auto& record = records_[step.a];
+      record.begun = true;
+      record.id = at(root.worker).passes.begin(root.fast, {'o'}, out);
+      for (const auto& input : root.inputs) ++record.values[input];
+      apply(root.worker, std::move(out));
+      break;
+    }
+    case Step::Kill:
+      --dangers_.kills;
+      kill(static_cast<int>(step.a));
+      break;
+    case Step::Cut:
+      --dangers_.cuts;
+      had_loss_ = true;
+      network_.push_back({Envelope::Lost, static_cast<int>(step.a), static_cast<int>(step.b), 0, 0, {}});
+      network_.push_back({Envelope::Lost, static_cast<int>(step.b), static_cast<int>(step.a), 0, 0, {}});
+      break;
+    case Step::Cancel: {
+      --dangers_.cancels;
+      records_[step.a].cancelled = true;
+      const int root = graph_->roots[step.a].worker;
+      Effects out;
+      at(root).passes.fail(records_[step.a].id, {base::Code::Cancelled, rank(root), "cancelled"}, out);
+      apply(root, std::move(out));
+      break;
+    }
+    case Step::GiveUp: {
+      --dangers_.lost_calls;
+      const int pair = network_[step.a].pair, sender = network_[step.a].from;
+      given_up_.insert(pair);
+      at(sender).sends.erase(pair);
+      Effects out;
+      at(sender).passes.null_send(graph_->id_of(pair), out);
+      apply(sender, std::move(out));
+      break;
+    }
+  }
+  if (!dangers_.atomic_nodes) return;
+  for (int w = 0; w < graph_->workers; ++w) {
+    for (const auto& record : records_) {
+      while (at(w).alive && record.begun && at(w).passes.has_ready(record.id)) run(w, record.id);
+    }
+  }
+}
+
+bool World::can_arrive(const Envelope& envelope) const {
+  if (envelope.kind == Envelope::Lost) return true;
+  const auto seen = epochs_.find({envelope.to, envelope.from});
+  return envelope.epoch <= (seen == epochs_.end() ? 0 : seen->second);  // else it hears of the break first
+}
+
+void World::post(Envelope envelope) {
+  if (!at(envelope.to).alive) {
+    // One that knows already tries to connect again, and fails again.
+    if (at(envelope.from).lost.contains(envelope.to)) {
+      network_.push_back({Envelope::Lost, envelope.to, envelope.from, 0, 0, {}});
+    }
+    return;
+  }
+  const auto seen = epochs_.find({envelope.from, envelope.to});
+  envelope.epoch = seen == epochs_.end() ? 0 : seen->second;
+  network_.push_back(std::move(envelope));
+}
+
+void World::forward(int pair) {
+  const auto& made = graph_->pairs[static_cast<size_t>(pair)];
+  at(made.sender).sends.insert(pair);
+  at(made.sender).peers.insert(made.receiver);
+  if (!at(made.receiver).alive && at(made.sender).lost.contains(made.receiver)) {
+    at(made.sender).sends.erase(pair);  // It fails at once.
+  } else if (!at(made.receiver).alive) {
+    dead_calls_.emplace(made.sender, pair);
+  } else {
+    post({Envelope::Forward, made.sender, made.receiver, 0, pair, {}});
+  }
+}
+
+void World::arrive(size_t index) {
+  const Envelope envelope = std::move(network_[index]);
+  network_.erase(network_.begin() + static_cast<ptrdiff_t>(index));
+  Effects out;
+  auto& to = at(envelope.to);
+  switch (envelope.kind) {
+    case Envelope::Message: {
+      // What travels is bytes.
+      std::vector<char> bytes;
+      encode(envelope.message, bytes);
+      PassMessage message;
+      if (!decode(bytes.data(), bytes.size(), message).ok()) return accuse("a message that cannot be decoded");
+      message.cargo = envelope.message.cargo;
+      to.passes.on_message(rank(envelope.from), std::move(message), out);
+      break;
+    }
+    case Envelope::Forward:
+      to.recvs.insert(envelope.pair);
+      to.peers.insert(envelope.from);
+      to.passes.late_recv(graph_->id_of(envelope.pair), rank(envelope.from), out);
+      break;
+    case Envelope::Lost:
+      return lose(envelope.to, envelope.from);
+  }
+  apply(envelope.to, std::move(out));
+}
+
+void World::lose(int worker, int lost_one) {
+  auto& self = at(worker);
+  self.lost.insert(lost_one);
+  const int epoch = at(lost_one).alive ? ++epochs_[{worker, lost_one}] : 0;
+  Effects out;
+  std::erase_if(network_, [&](const Envelope& e) {
+    if (e.kind == Envelope::Lost) return false;
+    return e.from == lost_one && e.to == worker && (!at(lost_one).alive || e.epoch < epoch);
+  });
+  std::vector<int> failed;  // calls that have not arrived
+  std::erase_if(network_, [&](const Envelope& e) {
+    if (e.kind != Envelope::Forward || e.from != worker || e.to != lost_one || e.epoch >= epoch) return false;
+    failed.push_back(e.pair);
+    return true;
+  });
+  std::erase_if(dead_calls_, [&](const auto& call) {
+    if (call.first != worker || graph_->pairs[static_cast<size_t>(call.second)].receiver != lost_one) return false;
+    failed.push_back(call.second);
+    return true;
+  });
+  for (const int pair : failed) {
+    self.sends.erase(pair);
+    self.passes.null_send(graph_->id_of(pair), out);
+  }
+  self.passes.on_lost(rank(lost_one), out);
+  apply(worker, std::move(out));
+}
+
+void World::kill(int worker) {
+  had_loss_ = true;
+  at(worker).alive = false;
+  at(worker).scans.clear();
+  for (const auto& envelope : network_) {
+    if (envelope.kind == Envelope::Forward && envelope.to == worker) dead_calls_.emplace(envelope.from, envelope.pair);
+  }
+  std::erase_if(network_, [&](const Envelope& e) { return e.to == worker; });
+  for (int other = 0; other < graph_->workers; ++other) {
+    if (at(other).alive) network_.push_back({Envelope::Lost, worker, other, 0, 0, {}});
+  }
+}
+
+void World::finish_scan(int worker, size_t index) {
+  auto& self = at(worker);
+  const Scan scan = std::move(self.scans[index]);
+  self.scans.erase(self.scans.begin() + static_cast<ptrdiff_t>(index));
+  Effects out;
+  self.passes.scanned(scan.pass, scan.snapshot, out);
+  apply(worker, std::move(out));
+}
+
+void World::run(int worker, PassId pass) {
+  auto& self = at(worker);
+  const NodeIndex index = self.passes.next_ready(pass);
+  if (index == no_node) return;
+  const NodeId id = self.nodes[pass][index];
+  const auto& node = graph_->nodes[id];
+  auto& known = record(pass);
+  if (!known.executed.insert(id).second) accuse("node " + std::to_string(id) + " ran twice");
+  if (!oracle(known).nodes.contains(id)) accuse("node " + std::to_string(id) + " ran, and no root leads to it");
+  int64_t total = 0;
+  for (uint32_t i = 0; i < node.inputs; ++i) {
+    const auto value = known.values.find({id, i});
+    if (value == known.values.end()) continue;
+    total += value->second;
+    if (node.role == Role::Send) known.values[node.next[i]] += value->second;
+  }
+  if (node.role == Role::Function) {
+    for (const auto& next : node.next) known.values[next] += total;
+  }
+  if (node.calls >= 0 && made_.insert(node.calls).second) forward(node.calls);
+  Effects out;
+  if (node.throws) {
+    self.passes.fail(pass, {base::Code::RemoteError, rank(worker), "node " + std::to_string(id) + " threw"}, out);
+  } else {
+    self.passes.ran(pass, index, out);
+  }
+  apply(worker, std::move(out));
+}
+
+void World::apply(int worker, Effects&& effects) {
+  for (auto& scan : effects.scans) {
+    if (!record(scan.pass).began.insert(worker).second)
+      accuse("a pass began twice at worker " + std::to_string(worker));
+    at(worker).scans.push_back({scan.pass, snapshot(worker, scan.pass)});
+  }
+  for (const auto& delivery : effects.deliveries) {
+    const auto& values = *static_cast<const std::vector<int64_t>*>(delivery.cargo.get());
+    const NodeId id = at(worker).nodes[delivery.pass][delivery.send];
+    size_t next = delivery.first_tensor;
+    const auto states = effects.states_of(delivery);
+    for (uint32_t i = 0; i < states.size(); ++i) {
+      if (states[i] == TensorState::Tensor) record(delivery.pass).values[{id, i}] += values[next++];
+    }
+  }
+  for (const auto& hand_over : effects.hand_overs) {
+    auto& known = record(hand_over.pass);
+    const NodeId recv = at(worker).nodes[hand_over.pass][hand_over.recv];
+    const NodeId send = at(worker).nodes[hand_over.pass][hand_over.send];
+    for (uint32_t i = 0; i < graph_->nodes[recv].inputs; ++i) {
+      if (const auto value = known.values.find({recv, i}); value != known.values.end()) {
+        known.values[{send, i}] += value->second;
+      }
+    }
+  }
+  for (auto& outgoing : effects.messages) carry_out(worker, std::move(outgoing));
+  for (const auto& ending : effects.endings) ended(worker, ending);
+  if (dangers_.slow_scans) return;
+  while (!at(worker).scans.empty()) finish_scan(worker, 0);
+}
+
+void World::carry_out(int worker, Effects::Outgoing&& outgoing) {
+  auto& message = outgoing.message;
+  ++messages_[message.kind];
+  answers_ += static_cast<int>(message.answers.size());
+  if (message.kind == PassKind::Grads) {
+    auto values = std::make_shared<std::vector<int64_t>>();
+    size_t next = 0;
+    for (const auto& answer : message.answers) {
+      for (uint32_t i = 0; i < answer.tensors; ++i) {
+        if (message.states[next++] != TensorState::Tensor) continue;
+        values->push_back(record(message.pass).values[{at(worker).nodes[message.pass][answer.node], i}]);
+      }
+    }
+    message.cargo = std::move(values);
+  }
+  post({Envelope::Message, worker, number(outgoing.to), 0, 0, std::move(message)});
+}
+
+World::Record& World::record(PassId pass) {
+  for (auto& record : records_) {
+    if (record.begun && record.id == pass) return record;
+  }
+  std::abort();  // a pass that nobody began
+}
+
+const Oracle& World::oracle(const Record& record) const {
+  return (*oracles_)[static_cast<size_t>(&record - records_.data())];
+}
+
+void World::ended(int worker, const Effects::Ending& ending) {
+  auto& known = record(ending.pass);
+  if (!known.endings.try_emplace(worker, ending).second) accuse("a pass ended twice at one worker");
+  if (!known.began.contains(worker)) accuse("a pass ended where it had not begun");
+  if (ending.committed && known.executed != oracle(known).nodes) accuse("committed before all had run");
+}
+
+const Effects::Ending* World::ending(size_t pass) const {
+  const auto at = records_[pass].endings.find(graph_->roots[pass].worker);
+  return at == records_[pass].endings.end() ? nullptr : &at->second;
+}
+
+void World::accuse(const std::string& what) {
+  if (violation_.empty()) violation_ = what;
+}
+
+}  // namespace farad::autograd::explore

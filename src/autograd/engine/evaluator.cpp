@@ -1,7 +1,5 @@
 #include "autograd/engine/evaluator.h"
 
-#include <c10/core/GradMode.h>
-#include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -25,23 +23,22 @@ std::vector<Need> needs_of(const Plan& plan, const EvaluatorOptions& options) {
   return find_needed(plan.topology, options.leaves, options.captures);
 }
 
-at::ThreadLocalState state_for(bool create_graph) {
-  const c10::InferenceMode off(false);
-  const c10::AutoGradMode mode(create_graph);
-  return at::ThreadLocalState();
-}
-
 }  // namespace
 
 Evaluator::Evaluator(std::shared_ptr<const Plan> plan, EvaluatorOptions options)
     : plan_(std::move(plan)),
       options_(normalized(std::move(options))),
       needs_(needs_of(*plan_, options_)),
-      state_(state_for(options_.create_graph)),
       buffers_(plan_->inputs(), options_.deterministic),
       captured_(options_.captures.size()) {
   for (size_t i = 0; i < options_.captures.size(); i++) captures_.emplace_back(options_.captures[i].node, i);
   std::sort(captures_.begin(), captures_.end());
+}
+
+Evaluator::Scope::Scope(const Evaluator& evaluator) {
+  if (evaluator.options_.state) state_.emplace(*evaluator.options_.state);
+  if (c10::InferenceMode::is_enabled()) no_inference_.emplace(false);
+  recording_.emplace(evaluator.options_.create_graph);
 }
 
 base::Status Evaluator::feed(Link to, at::Tensor gradient) {

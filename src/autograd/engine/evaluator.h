@@ -2,8 +2,11 @@
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/TensorBody.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,9 @@ struct EvaluatorOptions {
   bool all_leaves = true;      ///< every leaf keeps its gradient; otherwise those of `leaves` only
   std::vector<NodeIndex> leaves = {};
   std::vector<Link> captures = {};  ///< whose gradients are wanted for themselves
+  /// That of the thread which called backward, if others run nodes for it. To put a thread into another one's state
+  /// costs as much as a small node; who runs nodes in its own has it already.
+  std::optional<at::ThreadLocalState> state = {};
 };
 
 /// The gradient of one leaf.
@@ -39,18 +45,18 @@ struct LeafGradient {
 /// graph at once. After a failure nothing but its end is of use.
 class Evaluator {
  public:
-  /// The pass runs under the thread-local state of the thread that makes its evaluator, but for the grad mode, which is
-  /// create_graph, and inference mode, which is off.
   Evaluator(std::shared_ptr<const Plan> plan, EvaluatorOptions options);
 
-  /// Puts the calling thread into the state in which nodes run: once for as many as are ready, because it costs more
-  /// than a small node.
+  /// Puts the calling thread into the state in which nodes run: options.state, if there is one; recording only if a
+  /// graph is to be created; never in inference mode. Once for as many nodes as are ready, and not for each.
   class Scope {
    public:
-    explicit Scope(const Evaluator& evaluator) : guard_(evaluator.state_) {}
+    explicit Scope(const Evaluator& evaluator);
 
    private:
-    at::ThreadLocalStateGuard guard_;
+    std::optional<at::ThreadLocalStateGuard> state_;
+    std::optional<c10::InferenceMode> no_inference_;
+    std::optional<c10::AutoGradMode> recording_;
   };
 
   /// Adds a gradient from outside to what comes to `to`: of a root, or as the answer to a send.
@@ -85,7 +91,6 @@ class Evaluator {
   const std::shared_ptr<const Plan> plan_;
   const EvaluatorOptions options_;
   const std::vector<Need> needs_;  // by node; none at all if every node is to be called
-  const at::ThreadLocalState state_;
 
   InputBuffers buffers_;
   variable_list inputs_;  // of the node that runs: one list for all saves an allocation each

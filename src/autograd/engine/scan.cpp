@@ -32,7 +32,13 @@ class Scanner {
     for (NodeIndex index = 0; index < plan_.nodes.size(); index++) {
       Node* node = plan_.nodes[index];
       for (const Edge& edge : node->next_edges()) {
-        shape_.links.push_back(edge.is_valid() ? Link{number(edge.function.get()), edge.input_nr} : Link{});
+        if (!edge.is_valid()) {
+          shape_.links.push_back({});
+        } else if (edge.input_nr < edge.function->num_inputs()) {
+          shape_.links.push_back({number(edge.function.get()), edge.input_nr});
+        } else {
+          return no_such_input(*node, edge);
+        }
       }
       shape_.first_link.push_back(static_cast<uint32_t>(shape_.links.size()));
       plan_.first_input.push_back(plan_.first_input.back() + node->num_inputs());
@@ -47,6 +53,13 @@ class Scanner {
   }
 
  private:
+  static base::Status no_such_input(const Node& node, const Edge& edge) {
+    return {base::Code::Invalid, "[autograd] node " + node.name() + " leads to input " + std::to_string(edge.input_nr) +
+                                     " of node " + edge.function->name() + ", which has " +
+                                     std::to_string(edge.function->num_inputs()) +
+                                     ": add_input_metadata() was not called for each of its outputs"};
+  }
+
   /// Only nodes that lead nowhere are leaves or recvs, so that only these are asked what they are.
   base::Status see_end(NodeIndex index, ContextId context) {
     Node* node = plan_.nodes[index];

@@ -1,3 +1,4 @@
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -50,6 +51,31 @@ TEST_F(EnginePasses, TheCallersThreadIsLeftAsItWas) {
   const c10::AutoGradMode off(false);
   run_local({y}, {}, {.create_graph = true});
   EXPECT_FALSE(c10::GradMode::is_enabled());
+}
+
+TEST_F(EnginePasses, AThreadThatRunsNodesForAnotherDoesSoInItsState) {
+  auto a = leaf({3});
+  std::shared_ptr<c10::ThreadLocalDebugInfo> seen;
+  a.register_hook([&](at::Tensor) { seen = c10::ThreadLocalDebugInfo::current(); });
+  auto plan = std::make_shared<Plan>();
+  ASSERT_TRUE(scan({.roots = {torch::autograd::impl::gradient_edge(a)}}, *plan).ok());
+
+  std::unique_ptr<Evaluator> evaluator;
+  std::shared_ptr<c10::ThreadLocalDebugInfo> callers;
+  {
+    struct Info : c10::DebugInfoBase {};
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::TEST_INFO, std::make_shared<Info>());
+    callers = c10::ThreadLocalDebugInfo::current();
+    evaluator = std::make_unique<Evaluator>(plan, EvaluatorOptions{.state = at::ThreadLocalState()});
+  }
+  std::thread([&] {
+    const Evaluator::Scope scope(*evaluator);
+    EXPECT_FALSE(c10::GradMode::is_enabled());
+    EXPECT_TRUE(evaluator->feed(plan->roots[0], at::ones({3})).ok());
+    EXPECT_TRUE(evaluator->run(plan->roots[0].node).ok());
+  }).join();
+  ASSERT_TRUE(callers);
+  EXPECT_EQ(seen, callers);
 }
 
 TEST_F(EnginePasses, AGraphIsReleasedUnlessItIsRetained) {

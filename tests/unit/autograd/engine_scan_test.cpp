@@ -77,6 +77,20 @@ TEST(EngineScan, ACallOfAnotherContextIsAnErrorThatNamesBoth) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("context 5"), HasSubstr("context 77"), HasSubstr("\"forward\"")));
 }
 
+/// A node that does not know its inputs.
+struct Unaware : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+};
+
+TEST(EngineScan, ALinkToAnInputThatIsNotThereIsRefused) {
+  auto tensor = at::ones({2});
+  torch::autograd::impl::set_gradient_edge(tensor, {compat::make_node<Unaware>(), 0});
+  Plan plan;
+  const auto status = scan({.roots = {gradient_edge(tensor * 2)}}, plan);
+  EXPECT_EQ(status.code(), base::Code::Invalid);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("MulBackward"), HasSubstr("Unaware"), HasSubstr("input 0")));
+}
+
 TEST(EngineScan, GradientsGoFromASendToARecv) {
   auto recv = compat::make_node<RecvNode>(passage(1, 3));
   Tensors in{at::ones({2}), at::ones({3})};

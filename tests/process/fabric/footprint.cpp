@@ -9,12 +9,13 @@
 namespace farad::test {
 namespace {
 
-size_t entries(const std::string& directory) {
+/// Those with `part` in their name.
+size_t entries(const std::string& directory, const std::string& part = "") {
   std::error_code none;
   size_t count = 0;
   for (auto it = std::filesystem::directory_iterator(directory, none); it != std::filesystem::directory_iterator();
        it.increment(none)) {
-    ++count;
+    count += it->path().filename().string().find(part) != std::string::npos;
   }
   return count;
 }
@@ -25,7 +26,7 @@ Footprint Footprint::now() {
   Footprint footprint;
   footprint.descriptors = entries("/proc/self/fd");
   footprint.threads = entries("/proc/self/task");
-  footprint.shm_files = entries("/dev/shm");
+  footprint.shm_files = entries("/dev/shm", "farad");
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     footprint.shared_mappings +=

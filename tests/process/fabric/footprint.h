@@ -12,7 +12,7 @@ struct Footprint {
   size_t descriptors = 0;
   size_t threads = 0;
   size_t shared_mappings = 0;  ///< of memfds and /dev/shm
-  size_t shm_files = 0;        ///< in /dev/shm, of anybody
+  size_t shm_files = 0;        ///< in /dev/shm, with our name on them: other programs have theirs there
   bool operator==(const Footprint&) const = default;
 
   static Footprint now();

@@ -53,6 +53,8 @@ class Door {
   Future<void> opened() const { return open_.future(); }
   /// True when that many have come.
   bool has_come(int count = 1);
+  /// True if one more has come by now.
+  bool came() { return came_.try_acquire(); }
 
  private:
   Promise<void> open_;

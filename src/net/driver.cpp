@@ -35,11 +35,18 @@ void Waiter::complete() {
 }
 
 Driver::Driver(base::Runtime& runtime, Bell& bell, std::function<bool()> poll)
-    : runtime_(runtime), bell_(bell), poll_(std::move(poll)), stopped_(runtime.make_parker()) {
+    : runtime_(runtime),
+      bell_(bell),
+      poll_(std::move(poll)),
+      stopped_(runtime.make_parker()),
+      residents_(runtime, bell, *this) {
   bell_.vacate();
 }
 
-Driver::~Driver() { stop(); }
+Driver::~Driver() {
+  stop();
+  residents_.join();
+}
 
 std::shared_ptr<Waiter> Driver::make_waiter() { return std::make_shared<Waiter>(*this, Waiter::Key{}); }
 
@@ -79,6 +86,16 @@ bool Driver::wait(Waiter& waiter, base::TimePoint deadline) {
   return waiter.completed();
 }
 
+bool Driver::wait_aside(Waiter& waiter, base::TimePoint deadline) {
+  TORCH_CHECK(!driving_here(), "[net] a handler that runs while messages are taken in must not wait");
+  base::Executor::Waiting waiting;
+  auto& parker = waiter.parker();
+  while (!waiter.completed_.load(std::memory_order_seq_cst)) {
+    if (!parker.park(deadline)) break;
+  }
+  return waiter.completed();
+}
+
 Driver::Reservation::Reservation(Driver& driver) : driver_(driver), made_(false) {
   if (reserved_here || polling_here || !driver.take_role()) return;
   made_ = true;
@@ -103,12 +120,12 @@ bool Driver::take_role() {
   return true;
 }
 
-void Driver::pass_role() {
+void Driver::pass_role(bool resident_sleeps) {
   base::Lock lock(mutex_);
   driven_ = false;
   if (stopping_.load()) return stopped_->unpark();
   // Vacant even when somebody is about to take over: should its wait end before, the resident still hears the bell.
-  bell_.vacate();
+  if (resident_sleeps) bell_.vacate();
   if (!parked_.empty()) parked_.front()->parker().unpark();
 }
 
@@ -130,27 +147,12 @@ bool Driver::poll_once() {
   return poll_();
 }
 
-void Driver::start() {
-  resident_ = runtime_.start("farad-resident", [this] { reside(); });
-}
-
-void Driver::reside() {
-  while (!stopping_.load()) {
-    if (take_role()) {
-      const auto pass = c10::make_scope_exit([this] { pass_role(); });
-      do {
-        bell_.clear();
-      } while (poll_once() && !stopping_.load());
-    }
-    if (!stopping_.load()) bell_.sleep_resident();
-  }
-}
+void Driver::start() { residents_.start(); }
 
 void Driver::stop() {
   if (stopping_.exchange(true)) return;
   bell_.ring();
-  bell_.wake_resident();
-  resident_.reset();
+  residents_.stop();
   // A waiting thread may still be inside poll; it leaves at once now.
   while (true) {
     {

@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "base/runtime.h"
 #include "net/bell.h"
+#include "net/residents.h"
 
 namespace farad::net {
 
@@ -51,6 +52,10 @@ class Driver {
   std::shared_ptr<Waiter> make_waiter();
   /// Any thread but one inside `poll`. True once the waiter is complete, false at the deadline.
   bool wait(Waiter&, base::TimePoint deadline);
+  /// The same for waits that last: leaves the driving to others. Whoever drives in a wait has a frame below that must
+  /// go on when its time comes, so it cannot run functions in place; a server that only waits for its end should not
+  /// keep the resident from doing so. Needs a resident.
+  bool wait_aside(Waiter&, base::TimePoint deadline);
   /// Takes the role, if it is free, for a thread that is about to send something and then wait for the answer. An
   /// answer that comes before the wait has begun finds the driver's place taken, and does not wake the resident for it.
   /// The next wait() of this thread uses the role up; so does the end of the Reservation.
@@ -68,32 +73,37 @@ class Driver {
   /// True on the thread that is inside `poll`: there, nothing may wait.
   bool driving_here() const;
 
+  /// Those that drive while nobody waits.
+  Residents& residents() { return residents_; }
+
   /// Starts the resident thread. Once.
   void start();
-  /// Ends it, and with it all polling: when this returns no poll runs, and none will. A wait goes on until its
-  /// waiter completes or its deadline passes. Not from inside `poll`; twice is fine.
+  /// Ends all polling: when this returns no poll runs, and none will. A wait goes on until its waiter completes or its
+  /// deadline passes, and so does what residents run in place, until residents().join(). Not from inside `poll`; twice
+  /// is fine.
   void stop();
 
  private:
   friend class Waiter;
+  friend class Residents;
 
   bool take_role() EXCLUDES(mutex_);
   bool use_reservation();
-  void pass_role() EXCLUDES(mutex_);
+  /// The resident must hear the bell from now on, unless it is awake and looks by itself.
+  void pass_role(bool resident_sleeps = true) EXCLUDES(mutex_);
   void drive(Waiter&, base::TimePoint deadline);
   bool poll_once();
-  void reside();
 
   base::Runtime& runtime_;
   Bell& bell_;
   const std::function<bool()> poll_;
-  std::unique_ptr<base::Thread> resident_;
   std::unique_ptr<base::Parker> stopped_;
 
   base::Mutex mutex_;
   bool driven_ GUARDED_BY(mutex_) = false;
   std::deque<Waiter*> parked_ GUARDED_BY(mutex_);  // Oldest first: they take the role in the order they came.
   std::atomic<bool> stopping_{false};
+  Residents residents_;
 };
 
 }  // namespace farad::net

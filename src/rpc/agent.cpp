@@ -17,6 +17,9 @@ using base::Status;
 
 constexpr auto to_number = [](Kind kind) { return static_cast<uint8_t>(kind); };
 
+/// More functions than this share one estimate of what they cost.
+constexpr size_t most_costs = 4096;
+
 int threads_for(int wanted) {
   return wanted > 0 ? wanted : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
@@ -36,7 +39,8 @@ Agent::Agent(net::FabricOptions fabric, Options options, AgentHost& host)
       fabric_(net::Fabric::join(std::move(fabric), *this)),
       pending_(fabric_->self().birth),
       timer_parker_(fabric_->runtime().make_parker()),
-      executor_(fabric_->runtime(), "farad-rpc", threads_for(options.threads)) {
+      executor_(fabric_->runtime(), "farad-rpc", threads_for(options.threads)),
+      in_place_(fabric_->runtime(), fabric_->driver(), executor_) {
   for (const auto& member : fabric_->members()) names_.push_back(member.name);
   ending_ = std::make_unique<Ending>(*fabric_, [this](Rank rank) { return name_of(rank); });
   timer_ = fabric_->runtime().start("farad-timer", [this] { expire_calls(); });
@@ -241,7 +245,13 @@ void Agent::take_call(net::Peer from, wire::Message&& message) {
     call->key = id == 0 ? one_way_ : id;
     if (id != 0 && std::erase(early_cancels_, std::pair(from, id)) > 0) call->cancel();
   }
-  executor_.post([call] { call->run(); });
+  in_place_.run(cost_of(call->header()), [call] { call->run(); });
+}
+
+net::Cost& Agent::cost_of(const CallHeader& call) {
+  const std::pair function(call.function, call.name);
+  if (const auto known = costs_.find(function); known != costs_.end()) return known->second;
+  return costs_.size() < most_costs ? costs_[function] : cost_of_others_;
 }
 
 void Agent::finished(const std::shared_ptr<Incall>& call) {
@@ -384,6 +394,7 @@ void Agent::end(const std::string& why) {
     base::Lock lock(mutex_);
     let_go.swap(given_up_);
   }
+  fabric_->driver().residents().join();
   executor_.close();
 }
 

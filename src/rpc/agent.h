@@ -11,6 +11,7 @@
 #include "base/executor.h"
 #include "base/log.h"
 #include "net/fabric.h"
+#include "net/in_place.h"
 #include "rpc/ending.h"
 #include "rpc/incall.h"
 #include "rpc/interceptor.h"
@@ -36,8 +37,8 @@ class AgentHost {
 /// The calls of one worker: those it makes and those it takes.
 ///
 /// Threads: calls are made on any thread. Replies are taken in by whoever drives, and complete the call right there.
-/// Functions run on the executor, which grows while they wait, so calls nest to any depth; no reply ever waits for a
-/// thread that runs functions.
+/// Functions run on the executor, which grows while they wait, so calls nest to any depth; those that have been short
+/// so far run on the resident, if it took their call in (net/in_place.h). No reply ever waits for a function to end.
 class Agent final : private net::Sink {
  public:
   struct Options {
@@ -80,6 +81,7 @@ class Agent final : private net::Sink {
   void on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const base::Status& why) override;
 
   void take_call(net::Peer from, wire::Message&& message);
+  net::Cost& cost_of(const CallHeader& call);
   void take_reply(net::Peer from, wire::Message&& message);
   void take_late_reply(net::Peer from, uint64_t id, const ReplyHeader& header);
   void take_cancel(net::Peer from, uint64_t id);
@@ -112,6 +114,10 @@ class Agent final : private net::Sink {
   std::unique_ptr<base::Parker> timer_parker_;
   std::atomic<base::TimePoint> timer_next_{base::never};
   base::Executor executor_;
+  net::InPlace in_place_;
+  // Whoever drives. By id and name; only so many, for whoever calls may make up names.
+  std::map<std::pair<detail::FunctionId, std::string>, net::Cost> costs_;
+  net::Cost cost_of_others_;
   std::unique_ptr<base::Thread> timer_;
 };
 

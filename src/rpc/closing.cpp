@@ -87,7 +87,13 @@ void Closing::report(Outbox& out) {
 
 /// Connections are made on first use: one that was never used cannot tell of a peer's end, so the decider asks all.
 void Closing::ask_all(Outbox& out) {
-  if (decider() == self_) send_to_others(out, {What::Ask, {}, 0, {}});
+  if (decider() != self_) return;
+  for (Rank rank : others()) ask(rank, out);
+}
+
+void Closing::ask(Rank rank, Outbox& out) {
+  asked_.insert(rank);
+  out.emplace_back(rank, Note{What::Ask, {}, 0, {}}.encode());
 }
 
 void Closing::begin(Activity now) {
@@ -109,7 +115,9 @@ void Closing::update(Activity now) {
     // Threads look one after the other, but come here in any order.
     if (!begun_ || decided_ || now.look < now_.look) return;
     now_ = std::move(now);
+    if (decider() != self_ && asked_by_ != decider()) return;  // It will ask.
     report(out);
+    if (out.empty() && !decided_) return;  // Calls that come and go wake nobody.
   }
   dispatch(std::move(out));
 }
@@ -197,9 +205,12 @@ void Closing::on_message(Rank from, const wire::Message& message) {
         if (note.traffic.sent.size() != size || note.traffic.received.size() != size) return;
         if (reports_.contains(from) && note.number < reports_[from].look) return;  // An older one, overtaken.
         reports_[from] = {std::move(note.traffic), true, note.number};
+        // One that was started anew since we asked does not know that we wait for it.
+        if (begun_ && decider() == self_ && !asked_.contains(from)) ask(from, out);
         consider(out);
         break;
       case What::Ask:
+        asked_by_ = from;
         report(out);
         break;
       case What::Decided:
@@ -255,6 +266,7 @@ void Closing::remove(Rank rank, std::set<Rank>& to, Outbox& out) {
   to.insert(rank);
   reports_.erase(rank);  // If it comes back, it starts anew.
   entries_.erase(rank);
+  asked_.erase(rank);
   const bool at_barrier = entered_ > passed_;
   if (before != decider()) {  // Whoever decides now has heard nothing yet.
     if (begun_ || at_barrier) ask_all(out);

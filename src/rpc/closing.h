@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,11 +30,13 @@ struct Activity {
 /// How a group agrees that it is done.
 ///
 /// The lowest rank that is there decides. Each member that has called close() reports to it whenever it is idle: no
-/// call of its own waits, none runs here. If all members have reported, and each has taken in exactly as many calls
-/// from each other as that one has sent, then nothing is in flight and nothing can come any more: a member could only
-/// become active again by a call taken in after its report; the first such call was sent either before its sender's
-/// report, and then the two counts differ, or after it, and then its sender had become active before. So one round of
-/// reports decides. The decision is sent to all, who confirm it, so that the one who decides is the last to go.
+/// call of its own waits, none runs here; again and again only once the decider wants to close too and has asked, so
+/// that a server which closes at once and then serves sends nothing for it. If all members have reported, and each has
+/// taken in exactly as many calls from each other as that one has sent, then nothing is in flight and nothing can come
+/// any more: a member could only become active again by a call taken in after its report; the first such call was sent
+/// either before its sender's report, and then the two counts differ, or after it, and then its sender had become
+/// active before. So one round of reports decides. The decision is sent to all, who confirm it, so that the one who
+/// decides is the last to go.
 ///
 /// A barrier is the same without the idleness: everybody has come.
 ///
@@ -78,6 +81,7 @@ class Closing {
   void on_entry(base::Rank rank, uint64_t number, Outbox& out) REQUIRES(mutex_);
   void remove(base::Rank rank, std::set<base::Rank>& to, Outbox& out) REQUIRES(mutex_);
   void report(Outbox& out) REQUIRES(mutex_);
+  void ask(base::Rank rank, Outbox& out) REQUIRES(mutex_);
   void ask_all(Outbox& out) REQUIRES(mutex_);
   void consider(Outbox& out) REQUIRES(mutex_);
   void consider_barrier(Outbox& out) REQUIRES(mutex_);
@@ -96,6 +100,8 @@ class Closing {
   uint64_t entered_ GUARDED_BY(mutex_) = 0;
   uint64_t passed_ GUARDED_BY(mutex_) = 0;
   std::map<base::Rank, Activity> reports_ GUARDED_BY(mutex_);
+  std::set<base::Rank> asked_ GUARDED_BY(mutex_);  // By us, in this life of theirs.
+  std::optional<base::Rank> asked_by_ GUARDED_BY(mutex_);
   std::map<base::Rank, uint64_t> entries_ GUARDED_BY(mutex_);
   std::set<base::Rank> confirmed_ GUARDED_BY(mutex_);
   std::set<base::Rank> lost_ GUARDED_BY(mutex_);

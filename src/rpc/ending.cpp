@@ -75,7 +75,7 @@ Activity Ending::activity() {
 
 void Ending::report_activity() {
   closing_.update(activity());
-  wake_watchers();
+  if (leaving_.load()) wake_watchers();
 }
 
 void Ending::wake_watchers() {
@@ -95,7 +95,7 @@ void Ending::wait_until(const std::function<bool()>& ready) {
       watchers_.push_back(waiter);
     }
     if (ready()) return;
-    fabric_.driver().wait(*waiter, base::never);
+    fabric_.driver().wait_aside(*waiter, base::never);
   }
 }
 
@@ -117,6 +117,7 @@ void Ending::barrier() {
 }
 
 void Ending::wait_to_leave() {
+  leaving_.store(true);
   wanted_.store(true);
   wait_until([&] { return work_.load() == 0 || ended(); });
   closing_.leave();

@@ -65,7 +65,8 @@ class Ending {
   net::Fabric& fabric_;
   const std::function<std::string(base::Rank)> name_of_;
   std::atomic<int64_t> work_{0};
-  std::atomic<bool> wanted_{false};  // Somebody wants to know when there is no work.
+  std::atomic<bool> wanted_{false};   // Somebody wants to know when there is no work.
+  std::atomic<bool> leaving_{false};  // Somebody waits for that, without the others.
   std::atomic<bool> ended_{false};
 
   mutable base::Mutex mutex_;

@@ -34,6 +34,8 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
   uint64_t key = 0;  ///< the agent's, to find it again
   uint64_t id() const { return message_.tag; }
   const base::TimePoint since;  ///< when it came
+  /// Once it has arrived().
+  const CallHeader& header() const { return header_; }
   /// The name of what it calls. Any thread, once it has arrived().
   std::string function() const;
 

@@ -1,0 +1,48 @@
+#include "net/in_place.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace farad::net {
+namespace {
+
+constexpr uint32_t times_to_know = 3;
+/// One time beyond this says no more than that it was long: a worker that was stopped for a minute, say.
+constexpr int64_t most = 1'000'000;
+
+}  // namespace
+
+bool Cost::is_short() const {
+  constexpr auto nanoseconds = std::chrono::nanoseconds(limit).count();
+  return times_.load(std::memory_order_relaxed) >= times_to_know &&
+         estimate_.load(std::memory_order_relaxed) <= nanoseconds;
+}
+
+void Cost::note(base::Duration took) {
+  const int64_t time = std::clamp<int64_t>(std::chrono::nanoseconds(took).count(), 0, most);
+  const uint32_t before = estimate_.load(std::memory_order_relaxed);
+  const int64_t old = before == unknown ? time : int64_t{before};
+  // Two threads that note at once may lose one of the times, which is no harm.
+  estimate_.store(static_cast<uint32_t>(time > old ? (old + time) / 2 : old - (old - time) / 8),
+                  std::memory_order_relaxed);
+  if (const uint32_t times = times_.load(std::memory_order_relaxed); times < times_to_know) {
+    times_.store(times + 1, std::memory_order_relaxed);
+  }
+}
+
+InPlace::InPlace(base::Runtime& runtime, Driver& driver, base::Executor& executor)
+    : runtime_(runtime), driver_(driver), executor_(executor) {
+  driver_.residents().set_overflow([&executor](Residents::Task task) { executor.post(std::move(task)); });
+}
+
+bool InPlace::run(Cost& cost, std::function<void()> task) {
+  std::function<void()> timed = [this, &cost, task = std::move(task)] {
+    const auto start = runtime_.now();
+    task();
+    cost.note(runtime_.now() - start);
+  };
+  if (cost.is_short() && driver_.residents().run_in_place(timed)) return true;
+  return executor_.post(std::move(timed));
+}
+
+}  // namespace farad::net

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "base/executor.h"
+#include "base/runtime.h"
+#include "net/driver.h"
+
+namespace farad::net {
+
+/// How long one piece of work takes, as far as one can tell from the times before. Any thread.
+class Cost {
+ public:
+  /// What costs more gains nothing by being run in place: waking another thread costs 4 to 50 us.
+  static constexpr auto limit = std::chrono::microseconds(50);
+
+  /// Whether it has been seen a few times and was short.
+  bool is_short() const;
+  /// Long times count for more than short ones: a mistake that way costs a wake-up, the other way holds others up.
+  void note(base::Duration took);
+
+ private:
+  static constexpr uint32_t unknown = UINT32_MAX;
+  std::atomic<uint32_t> estimate_{unknown};  // In nanoseconds.
+  std::atomic<uint32_t> times_{0};
+};
+
+/// Runs work where that costs least: on the thread that took its message in, if it is the resident and the work was
+/// short so far; else on the executor. What turns out to be long holds nobody up for longer than a moment (see
+/// residents.h). Work may wait, call and be called back wherever it runs.
+class InPlace {
+ public:
+  /// Before the driver is started. All must outlive it.
+  InPlace(base::Runtime& runtime, Driver& driver, base::Executor& executor);
+
+  /// Any thread; in place only inside the driver's poll. `cost` must live until the task has ended; tasks must not
+  /// throw. False if the executor is closed; the task is dropped then.
+  bool run(Cost& cost, std::function<void()> task);
+
+ private:
+  base::Runtime& runtime_;
+  Driver& driver_;
+  base::Executor& executor_;
+};
+
+}  // namespace farad::net

@@ -83,13 +83,14 @@ json measure(const Options& options) {
 int count_instructions() {
   constexpr int calls = 2000;
   const std::string meeting = fresh_meeting(), out = "out/callgrind.rpc";
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");  // Under valgrind that is valgrind.
   std::filesystem::create_directories("out");
   Children children;
   children.start(
       {"valgrind", "--tool=callgrind", "--callgrind-out-file=" + out, "--toggle-collect=farad::bench::small_calls*",
-       "/proc/self/exe", "count-client", meeting, "shm", std::to_string(calls)},
+       self, "count-client", meeting, "shm", std::to_string(calls)},
       core_for(Placement::TwoCores, 0));
-  children.start({"/proc/self/exe", "call-server", meeting, "shm"}, core_for(Placement::TwoCores, 1));
+  children.start({self, "call-server", meeting, "shm"}, core_for(Placement::TwoCores, 1));
   children.output(300);
   std::ifstream file(out);
   for (std::string line; std::getline(file, line);) {

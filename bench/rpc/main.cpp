@@ -35,7 +35,7 @@ constexpr char usage[] =
     "  --quick         same core only\n"
     "  --no-peer       without PyTorch's RPC\n"
     "  --calls N       how many calls memory is watched over (default 100000)\n"
-    "  --instructions  instead: how many a caller and a callee need for a small call, by callgrind\n"
+    "  --instructions  instead: how many the caller needs for a small call, by callgrind (minutes)\n"
     "  --python PATH   an interpreter that has torch (default /usr/bin/python3)\n"
     "  --json FILE     where the figures go (default out/bench_rpc.json)\n";
 
@@ -91,7 +91,7 @@ int count_instructions() {
        self, "count-client", meeting, "shm", std::to_string(calls)},
       core_for(Placement::TwoCores, 0));
   children.start({self, "call-server", meeting, "shm"}, core_for(Placement::TwoCores, 1));
-  children.output(300);
+  children.output(600);
   std::ifstream file(out);
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("summary:", 0) == 0 || line.rfind("totals:", 0) == 0) {

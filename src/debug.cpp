@@ -25,6 +25,16 @@ void list(std::ostream& out, const char* what, const std::vector<Debug::Referenc
   }
 }
 
+void list(std::ostream& out, const char* what, const std::vector<Debug::Context>& contexts) {
+  out << what << ": " << contexts.size() << '\n';
+  for (const auto& context : contexts) {
+    out << "  " << context.id << ": " << context.sends << " sends, " << context.recvs << " recvs, " << context.passes
+        << " passes" << (context.released ? "; released" : "");
+    for (const auto& peer : context.awaited) out << ", awaits " << peer;
+    out << '\n';
+  }
+}
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const Debug& debug) {
@@ -33,6 +43,7 @@ std::ostream& operator<<(std::ostream& out, const Debug& debug) {
   list(out, "values owned", debug.owned);
   list(out, "references held", debug.held);
   list(out, "references lent", debug.lent);
+  list(out, "contexts", debug.contexts);
   return out << "unsettled: " << debug.unsettled << '\n';
 }
 

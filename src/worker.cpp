@@ -51,6 +51,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options, net::sim::Wo
     core->members_.push_back({member.name, member.rank.value});
     core->ranks_.emplace(member.name, member.rank);
   }
+  core->gradients_ = core->make_gradients();
   core->agent_->fabric().start();
   return core;
 }
@@ -64,7 +65,20 @@ WorkerCore::~WorkerCore() {
   if (agent_) end("the worker was destroyed");
 }
 
+std::unique_ptr<autograd::Service> WorkerCore::make_gradients() {
+  auto group = std::make_shared<autograd::Group>();
+  const auto& self = agent_->fabric().self();
+  group->self = self.rank;
+  for (const auto& member : members_) group->members.emplace_back(static_cast<uint16_t>(member.rank));
+  group->name_of = [names = agent_->names()](base::Rank rank) { return names.at(rank.value); };
+  autograd::Backward::Services services{agent_->fabric(), [this](std::function<void()> task) { run(std::move(task)); },
+                                        [this](const std::function<void()>& task) { run_as_worker(task); },
+                                        [this](const base::Status& why) { log_->warning(why.message()); }};
+  return std::make_unique<autograd::Service>(std::move(group), self.birth, std::move(services));
+}
+
 void WorkerCore::end(const std::string& why) {
+  gradients_->close();
   agent_->end(why);
   table_->close();
 }
@@ -130,6 +144,7 @@ Debug WorkerCore::debug() const {
   Debug debug;
   agent_->describe(debug);
   table_->describe(debug);
+  gradients_->contexts().describe(debug);
   return debug;
 }
 
@@ -149,6 +164,10 @@ void WorkerCore::run(std::function<void()> continuation) {
   };
   // After the end there are no threads of ours; whoever completed the future goes on itself.
   if (!agent_->executor().post(task)) task();
+}
+
+std::function<void()> WorkerCore::bind(std::function<void()> continuation) {
+  return gradients_->bind(std::move(continuation));
 }
 
 std::chrono::steady_clock::time_point WorkerCore::now() const { return agent_->fabric().runtime().now(); }

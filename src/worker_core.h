@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/service.h"
 #include "ref/table.h"
 #include "rpc/agent.h"
 
@@ -24,6 +25,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
 
   rpc::Agent& agent() { return *agent_; }
   ref::Table& table() { return *table_; }
+  autograd::Service& gradients() { return *gradients_; }
   const WorkerInfo& self() const { return members_[agent_->fabric().self().rank.value]; }
   const std::vector<WorkerInfo>& members() const { return members_; }
   base::Rank rank_of(const Peer& peer) const;
@@ -36,6 +38,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   // As the host of futures:
   void wait(FutureCore& core, std::chrono::steady_clock::time_point deadline) override { agent_->wait(core, deadline); }
   void run(std::function<void()> continuation) override;
+  std::function<void()> bind(std::function<void()> continuation) override;
   std::chrono::steady_clock::time_point now() const override;
 
   /// For its life, this worker is Worker::current() on this thread.
@@ -57,15 +60,17 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   WorkerCore() = default;
   ref::Table::Services services();
   void report_what_is_held() const;
+  std::unique_ptr<autograd::Service> make_gradients();
   void run_as_worker(const std::function<void()>& task) override;
   std::weak_ptr<void> life() override { return weak_from_this(); }
   rpc::References& references() override { return *table_; }
-  rpc::Interceptor* above() override { return nullptr; }
+  rpc::Interceptor* above() override { return gradients_.get(); }
 
   // Constant once joined: a member that restarts keeps its name and rank.
   std::vector<WorkerInfo> members_;
   std::unordered_map<std::string, base::Rank> ranks_;
   std::shared_ptr<ref::Table> table_;
+  std::unique_ptr<autograd::Service> gradients_;  // Outlives the agent, whose threads use it.
   std::unique_ptr<rpc::Agent> agent_;
   std::unique_ptr<Worker> handle_;
   std::optional<base::Log> log_;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -22,15 +23,26 @@ struct Debug {
     std::vector<std::string> holders = {};  ///< of one that lives here: who else holds it; of one on its way: to whom
   };
 
-  std::vector<Call> made;        ///< calls of this worker that wait for their reply
-  std::vector<Call> running;     ///< calls of others that run here, or wait for what they need
-  std::vector<Reference> owned;  ///< values that live here
-  std::vector<Reference> held;   ///< values of others, which this worker keeps alive
-  std::vector<Reference> lent;   ///< on their way to a third worker, kept until their owner knows
-  size_t unsettled = 0;          ///< notes between workers about references, and cancellations, that wait for others
+  struct Context {
+    int64_t id = 0;
+    bool released = false;                  ///< ended; its id is kept because messages of it may still come
+    size_t sends = 0;                       ///< messages in need of gradients that went from here
+    size_t recvs = 0;                       ///< and that came here
+    size_t passes = 0;                      ///< that run
+    std::vector<std::string> awaited = {};  ///< after its end: from whom messages may still come
+  };
+
+  std::vector<Call> made;         ///< calls of this worker that wait for their reply
+  std::vector<Call> running;      ///< calls of others that run here, or wait for what they need
+  std::vector<Reference> owned;   ///< values that live here
+  std::vector<Reference> held;    ///< values of others, which this worker keeps alive
+  std::vector<Reference> lent;    ///< on their way to a third worker, kept until their owner knows
+  std::vector<Context> contexts;  ///< that this worker takes part in
+  size_t unsettled = 0;           ///< notes between workers about references, and cancellations, that wait for others
 
   bool empty() const {
-    return made.empty() && running.empty() && owned.empty() && held.empty() && lent.empty() && unsettled == 0;
+    return made.empty() && running.empty() && owned.empty() && held.empty() && lent.empty() && contexts.empty() &&
+           unsettled == 0;
   }
 };
 

@@ -31,6 +31,8 @@ class FutureHost {
   /// Returns when core.ready() or at the deadline.
   virtual void wait(FutureCore& core, std::chrono::steady_clock::time_point deadline) = 0;
   virtual void run(std::function<void()> continuation) = 0;
+  /// A continuation that will see what is current on this thread now: its context, its grad mode.
+  virtual std::function<void()> bind(std::function<void()> continuation) { return continuation; }
   virtual std::chrono::steady_clock::time_point now() const = 0;  ///< a simulated one has its own clock
 };
 
@@ -57,6 +59,9 @@ class FutureCore {
   void cancel();
   void set_cancel(std::function<void()> hook);  ///< called at most once, if somebody cancels before it is ready
   const std::shared_ptr<FutureHost>& host() const { return host_; }
+  std::function<void()> bind(std::function<void()> continuation) const {
+    return host_ ? host_->bind(std::move(continuation)) : continuation;
+  }
 
  private:
   const std::shared_ptr<FutureHost> host_;
@@ -136,7 +141,7 @@ class Future {
     promise.on_cancel([weak = std::weak_ptr(state_)] {
       if (auto origin = weak.lock()) origin->cancel();
     });
-    state().when_ready([self = *this, promise, fn = std::move(fn)]() mutable {
+    state().when_ready(state().bind([self = *this, promise, fn = std::move(fn)]() mutable {
       if (self.state().error()) return promise.set_exception(self.state().error());
       try {
         auto call = [&]() -> Returned {
@@ -157,7 +162,7 @@ class Future {
       } catch (...) {
         promise.set_exception(std::current_exception());
       }
-    });
+    }));
     return promise.future();
   }
 

@@ -72,6 +72,7 @@ bool eventually(const std::function<bool()>& done) {
   return true;
 }
 
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RpcSuite);  // Programs of suites on top of it have no test of it.
 INSTANTIATE_TEST_SUITE_P(Each, RpcSuite, testing::Values("local", "shm", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 

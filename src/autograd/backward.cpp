@@ -1,0 +1,211 @@
+#include "autograd/backward.h"
+
+#include <farad/error.h>
+
+#include <utility>
+
+#include "autograd/current.h"
+#include "autograd/pass_mail.h"
+
+namespace farad::autograd {
+namespace {
+
+PassFailure failure_of(base::Rank culprit, const base::Status& why) { return {why.code(), culprit, why.message()}; }
+
+std::string name_of(const LocalContext& context, PassId pass) {
+  return "backward pass " + std::to_string(pass.number) + " of " + context.group().name_of(pass.root) + " in context " +
+         std::to_string(context.id().value);
+}
+
+}  // namespace
+
+Backward::Backward(Services services, Contexts& contexts, Recorder& recorder)
+    : services_(std::move(services)), contexts_(contexts), recorder_(recorder) {}
+
+// --- The thread that calls backward ---
+
+std::vector<at::Tensor> Backward::run(const std::shared_ptr<LocalContext>& context, Call call) {
+  auto& driver = services_.fabric.driver();
+  const auto deadline = base::deadline_after(services_.fabric.runtime().now(), call.timeout);
+  auto part = std::make_shared<Part>();
+  part->options = call.options;
+  part->roots = std::move(call.roots);
+  Work work;
+  if (!context->begin(call.fast, encode(call.options), part, work)) {
+    throw Error("[autograd] backward: context " + std::to_string(context->id().value) + " has ended");
+  }
+  perform_here(context, std::move(work));
+  while (true) {
+    run_part(context, *part);
+    const auto waiter = driver.make_waiter();
+    if (!context->has_news(*part, waiter) && !driver.wait(*waiter, deadline)) {
+      const base::Status why(base::Code::Timeout, "[autograd] " + name_of(*context, part->id) + ": not done in " +
+                                                      std::to_string(call.timeout.count()) + " ms");
+      fail(context, part->id, why);
+    }
+    if (context->has_ended(*part)) break;
+  }
+  if (!part->committed) throw Aborted(part->failure.what);
+  return part->evaluator ? part->evaluator->take_captured() : std::vector<at::Tensor>();
+}
+
+GradientStore Backward::gradients(const std::shared_ptr<LocalContext>& context) {
+  auto& driver = services_.fabric.driver();
+  const auto waiter = driver.make_waiter();
+  perform(context, context->read(waiter));
+  driver.wait(*waiter, base::never);
+  return context->gradients();
+}
+
+// --- Running a part ---
+
+void Backward::begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun, const Effects::Scan& asked) {
+  auto& part = *begun.part;
+  auto status = part.is_root() ? base::Status() : decode(asked.options, part.options);
+  if (status.ok()) status = make_evaluator(part, begun.entries);
+  if (!status.ok()) return fail(context, part.id, status);
+  const auto& plan = part.plan;
+  const Snapshot snapshot{{plan, &plan->topology}, plan->roots, std::move(begun.peers), std::move(begun.lost)};
+  perform(context, context->scanned(part, snapshot));
+}
+
+base::Status Backward::make_evaluator(Part& part, const Entries& entries) {
+  auto plan = std::make_shared<Plan>();
+  if (auto status = scan(entries, *plan); !status.ok()) return status;
+  EvaluatorOptions options{part.options.create_graph, part.options.retain_graph, part.options.deterministic,
+                           part.options.accumulate};
+  if (part.is_root()) {
+    options.all_leaves = part.roots->all_leaves;
+    for (const auto& leaf : part.roots->leaves) {
+      if (const auto link = plan->find(leaf); link.node != no_node) options.leaves.push_back(link.node);
+    }
+    for (const auto& captured : part.roots->captures) options.captures.push_back(plan->find(captured));
+  }
+  part.plan = plan;
+  part.evaluator = std::make_unique<Evaluator>(plan, std::move(options));
+  if (!part.is_root()) return {};
+  const Evaluator::Scope scope(*part.evaluator);
+  for (size_t i = 0; i < plan->roots.size(); i++) {
+    auto status = part.evaluator->feed(plan->roots[i], part.roots->gradients[i]);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+void Backward::run_part(const std::shared_ptr<LocalContext>& context, Part& part) {
+  LocalContext::Next next;
+  context->next(part, next);
+  if (next.none()) return;
+  services_.run_as_worker([&] {
+    // Hooks may make calls: these are recorded where the pass is, if the pass is recorded at all.
+    const CurrentScope current(&contexts_, context);
+    const Evaluator::Scope scope(*part.evaluator);
+    while (!next.none()) {
+      Work work;
+      if (auto status = run_next(part, next); status.ok()) {
+        context->ran(part, next, work);
+      } else {
+        work = context->step([&](Passes& passes, Effects& effects) {
+          passes.fail(part.id, failure_of(context->group().self, status), effects);
+        });
+        context->next(part, next);
+      }
+      perform(context, std::move(work));
+    }
+  });
+}
+
+base::Status Backward::run_next(Part& part, LocalContext::Next& next) {
+  for (auto& arrival : next.arrivals) {
+    for (uint32_t i = 0; i < arrival.gradients.size(); i++) {
+      if (!arrival.gradients[i].defined()) continue;
+      auto status = part.evaluator->feed({arrival.send, i}, std::move(arrival.gradients[i]));
+      if (!status.ok()) return status;
+    }
+  }
+  if (next.node == no_node) return {};
+  if (part.plan->topology.roles[next.node] == Role::Recv) return part.evaluator->take(next.node, next.answer);
+  return part.evaluator->run(next.node);
+}
+
+void Backward::fail(const std::shared_ptr<LocalContext>& context, PassId pass, const base::Status& why) {
+  perform(context, context->step([&](Passes& passes, Effects& effects) {
+    passes.fail(pass, failure_of(context->group().self, why), effects);
+  }));
+}
+
+// --- What a pass wants done ---
+
+void Backward::perform(const std::shared_ptr<LocalContext>& context, Work work) {
+  if (work.is_light()) return perform_light(context, work);
+  // What takes long is not done where messages are taken in.
+  if (!services_.fabric.driver().driving_here()) return perform_here(context, std::move(work));
+  perform_light(context, work);
+  services_.later(
+      [this, context, work = std::make_shared<Work>(std::move(work))] { perform_here(context, std::move(*work)); });
+}
+
+void Backward::perform_here(const std::shared_ptr<LocalContext>& context, Work work) {
+  perform_light(context, work);
+  for (size_t i = 0; i < work.begun.size(); i++) begin_part(context, std::move(work.begun[i]), work.effects.scans[i]);
+  for (const auto& part : work.woken) run_part(context, *part);
+}
+
+void Backward::perform_light(const std::shared_ptr<LocalContext>& context, Work& work) {
+  auto messages = std::exchange(work.effects.messages, {});
+  for (size_t i = 0; i < messages.size(); i++) {
+    send(context, messages[i].to, std::move(messages[i].message), std::move(work.tensors[i]));
+  }
+  for (const auto& waiter : std::exchange(work.waiters, {})) waiter->complete();
+}
+
+// --- Messages ---
+
+void Backward::send(const std::shared_ptr<LocalContext>& context, base::Rank to, PassMessage message,
+                    std::vector<at::Tensor> tensors) {
+  PassMail mail{std::move(message), context->begin_message(to, LocalContext::Kind::Pass), {}, 0};
+  compat::Ptr<SendNode> recorded;
+  if (mail.counted && !tensors.empty()) recorded = recorder_.record_send(*context, to, "a gradient", tensors);
+  if (recorded) {
+    mail.pair = recorded->passage().pair;
+    mail.recorded = recorded->num_inputs();
+  }
+  const auto pass = mail.message.pass;
+  const auto sent = services_.fabric.post(to, encode(mail, std::move(tensors)));
+  if (sent.status.ok()) {
+    if (recorded) context->went(mail.pair, {to, sent.incarnation});
+    return;
+  }
+  if (mail.counted) contexts_.undo_message(*context, to);
+  if (recorded) perform(context, context->drop(mail.pair));
+  if (sent.status.code() == base::Code::PeerLost) {
+    perform(context, context->step([&](Passes& passes, Effects& effects) { passes.on_lost(to, effects); }));
+  } else if (sent.status.code() != base::Code::Closed) {
+    fail(context, pass, sent.status);
+  }
+}
+
+void Backward::on_message(net::Peer from, wire::Message&& message) {
+  PassMail mail;
+  if (auto status = decode(message, mail); !status.ok()) return services_.warn(status);
+  const auto id = mail.message.context;
+  const auto context = mail.counted ? contexts_.take_message(id, from, LocalContext::Kind::Pass) : contexts_.find(id);
+  if (!context) {
+    PassMessage answer;
+    if (Passes::answer_released(services_.fabric.self().rank, mail.message, answer)) {
+      (void)services_.fabric.post(from.rank, encode(PassMail{std::move(answer), false, {}, 0}, {})).status;
+    }
+    return;
+  }
+  if (mail.recorded > 0) {
+    const auto status = recorder_.record_recv(context, from, mail.pair, "a gradient", mail.recorded, message.tensors,
+                                              mail.message.pass);
+    if (!status.ok()) return fail(context, mail.message.pass, status);
+  }
+  mail.message.cargo = std::make_shared<std::vector<at::Tensor>>(std::move(message.tensors));
+  perform(context, context->step([&](Passes& passes, Effects& effects) {
+    passes.on_message(from.rank, std::move(mail.message), effects);
+  }));
+}
+
+}  // namespace farad::autograd

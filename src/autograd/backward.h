@@ -1,0 +1,67 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/contexts.h"
+#include "autograd/recorder.h"
+#include "net/fabric.h"
+
+namespace farad::autograd {
+
+/// Runs the backward passes of a worker: carries out what the protocol (pass/) wants done with the engine (engine/),
+/// the fabric and threads.
+///
+/// The thread that calls backward runs its worker's nodes and takes messages in between. Elsewhere nodes run where
+/// remote functions do. One thread at a time runs one worker's part in one pass; passes of one context take turns only
+/// for the few instructions that decide what may run next.
+class Backward {
+ public:
+  struct Services {
+    net::Fabric& fabric;
+    std::function<void(std::function<void()> task)> later;                 ///< where remote functions run
+    std::function<void(const std::function<void()>& task)> run_as_worker;  ///< here, with a current worker
+    std::function<void(const base::Status& why)> warn;
+  };
+  Backward(Services services, Contexts& contexts, Recorder& recorder);
+
+  struct Call {
+    Roots roots;
+    PassOptions options;
+    bool fast = false;
+    std::chrono::milliseconds timeout{0};  ///< 0 = none
+  };
+  /// Returns when the pass has succeeded everywhere, with what was captured; throws Aborted if it has failed. Not where
+  /// messages are taken in.
+  std::vector<at::Tensor> run(const std::shared_ptr<LocalContext>& context, Call call);
+  /// The gradients of all passes that had ended at their roots before this was called.
+  GradientStore gradients(const std::shared_ptr<LocalContext>& context);
+
+  /// On the driving thread.
+  void on_message(net::Peer from, wire::Message&& message);
+
+  /// Does what came of something that happened to a context. Any thread.
+  void perform(const std::shared_ptr<LocalContext>& context, LocalContext::Work work);
+
+ private:
+  using Work = LocalContext::Work;
+
+  void begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun, const Effects::Scan& asked);
+  base::Status make_evaluator(Part& part, const Entries& entries);
+  void run_part(const std::shared_ptr<LocalContext>& context, Part& part);
+  base::Status run_next(Part& part, LocalContext::Next& next);
+  void perform_here(const std::shared_ptr<LocalContext>& context, Work work);
+  void perform_light(const std::shared_ptr<LocalContext>& context, Work& work);
+  void send(const std::shared_ptr<LocalContext>& context, base::Rank to, PassMessage message,
+            std::vector<at::Tensor> tensors);
+  void fail(const std::shared_ptr<LocalContext>& context, PassId pass, const base::Status& why);
+
+  const Services services_;
+  Contexts& contexts_;
+  Recorder& recorder_;
+};
+
+}  // namespace farad::autograd

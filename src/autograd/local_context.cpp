@@ -1,0 +1,346 @@
+#include "autograd/local_context.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace farad::autograd {
+
+LocalContext::LocalContext(ContextId id, std::shared_ptr<const Group> group)
+    : id_(id), group_(std::move(group)), passes_(id, group_->self, *this) {}
+
+// --- Messages ---
+
+bool LocalContext::begin_message(base::Rank to, Kind kind) {
+  base::Lock lock(mutex_);
+  if (released_) return false;
+  traffic_.sent(to, kind == Kind::Forward);
+  return true;
+}
+
+bool LocalContext::undo_message(base::Rank to) {
+  base::Lock lock(mutex_);
+  if (released_) return false;
+  traffic_.unsent(to);
+  return true;
+}
+
+bool LocalContext::take_message(net::Peer from, Kind kind) {
+  base::Lock lock(mutex_);
+  traffic_.received(from, kind == Kind::Forward);
+  return !released_;
+}
+
+// --- Recording ---
+
+void LocalContext::add(compat::Ptr<SendNode> node, uint64_t call) {
+  base::Lock lock(mutex_);
+  if (!released_) recording_.add(std::move(node), call);
+}
+
+void LocalContext::went(PairId pair, net::Peer to) {
+  base::Lock lock(mutex_);
+  recording_.went(pair, to);
+}
+
+PairId LocalContext::result_of(net::Peer to, uint64_t call) const {
+  base::Lock lock(mutex_);
+  return recording_.result_of(to, call);
+}
+
+Debug::Context LocalContext::describe() const {
+  base::Lock lock(mutex_);
+  Debug::Context context{id_.value,     released_, recording_.sent().size(), recording_.received().size(),
+                         parts_.size(), {}};
+  if (released_) context.awaited = traffic_.awaited(group_->name_of);
+  return context;
+}
+
+GradientStore LocalContext::gradients() const {
+  base::Lock lock(mutex_);
+  return gradients_;
+}
+
+// --- Passes ---
+
+LocalContext::Work LocalContext::step(const std::function<void(Passes&, Effects&)>& change) {
+  Work work;
+  base::Lock lock(mutex_);
+  if (released_) return work;
+  change(passes_, work.effects);
+  gather(work);
+  return work;
+}
+
+bool LocalContext::begin(bool fast, std::vector<char> options, std::shared_ptr<Part> part, Work& work) {
+  base::Lock lock(mutex_);
+  if (released_) return false;
+  part->id = passes_.begin(fast, std::move(options), work.effects);
+  parts_.emplace(part->id, part);
+  gather(work);
+  return true;
+}
+
+LocalContext::Work LocalContext::scanned(Part& part, const Snapshot& snapshot) {
+  Work work;
+  base::Lock lock(mutex_);
+  part.running = false;
+  if (part.ended) return work;
+  passes_.scanned(part.id, snapshot, work.effects);
+  gather(work);
+  return work;
+}
+
+LocalContext::Work LocalContext::add(PairId pair, Recording::Received received, PassId except) {
+  Work work;
+  base::Lock lock(mutex_);
+  if (released_) return work;
+  const auto from = received.from.rank;
+  recording_.add(pair, std::move(received));
+  passes_.late_recv(pair, from, work.effects, except);
+  gather(work);
+  return work;
+}
+
+LocalContext::Work LocalContext::drop(PairId pair) {
+  Work work;
+  compat::Ptr<SendNode> node;  // Ends after the lock: it may be the last that holds a graph.
+  base::Lock lock(mutex_);
+  node = recording_.drop(pair);
+  if (released_ || !node) return work;
+  passes_.null_send(pair, work.effects);
+  gather(work);
+  lock.unlock();
+  return work;
+}
+
+LocalContext::Work LocalContext::on_lost(net::Peer peer, bool& was_heard) {
+  Work work;
+  std::vector<compat::Ptr<SendNode>> nodes;
+  base::Lock lock(mutex_);
+  was_heard = traffic_.lost(peer);
+  if (released_) return work;
+  nodes = recording_.on_lost(peer);
+  passes_.on_lost(peer.rank, work.effects);
+  gather(work);
+  lock.unlock();
+  return work;
+}
+
+LocalContext::Work LocalContext::fail_all(const base::Status& why) {
+  Work work;
+  base::Lock lock(mutex_);
+  std::vector<PassId> running;
+  for (const auto& [pass, part] : parts_) running.push_back(pass);
+  for (const auto& pass : running) passes_.fail(pass, {why.code(), group_->self, why.message()}, work.effects);
+  gather(work);
+  return work;
+}
+
+/// Here, under the lock, everything is put where its pass will look for it; what takes time is left to Backward.
+void LocalContext::gather(Work& work) {
+  auto& effects = work.effects;
+  for (const auto& scan : effects.scans) {
+    auto& part = parts_[scan.pass];
+    if (!part) {
+      part = std::make_shared<Part>();
+      part->id = scan.pass;
+    }
+    part->running = true;  // by the one who scans, until the pass has been told
+    work.begun.push_back(snapshot(part));
+  }
+  for (const auto& delivery : effects.deliveries) {
+    Part::Arrival arrival{delivery.send, {}};
+    const auto* tensors = static_cast<const std::vector<at::Tensor>*>(delivery.cargo.get());
+    size_t next = delivery.first_tensor;
+    for (const auto state : effects.states_of(delivery)) {
+      arrival.gradients.push_back(state == TensorState::Tensor ? tensors->at(next++) : at::Tensor());
+    }
+    parts_.at(delivery.pass)->arrivals.push_back(std::move(arrival));
+  }
+  for (const auto& own : effects.hand_overs) {
+    auto& part = *parts_.at(own.pass);
+    part.arrivals.push_back({own.send, std::move(part.answers[own.recv])});
+    part.answers.erase(own.recv);
+  }
+  for (auto& [to, message] : effects.messages) {
+    auto& tensors = work.tensors.emplace_back();
+    if (message.kind != PassKind::Grads) continue;
+    size_t state = 0;
+    for (const auto& answer : message.answers) {
+      if (answer.tensors == 0) continue;
+      auto& gradients = parts_.at(message.pass)->answers.at(answer.node);
+      for (auto& gradient : gradients) {
+        auto& said = message.states[state++];
+        if (said != TensorState::Tensor) continue;
+        if (gradient.defined()) {
+          tensors.push_back(std::move(gradient));
+        } else {
+          said = TensorState::Undefined;
+        }
+      }
+      parts_.at(message.pass)->answers.erase(answer.node);
+    }
+  }
+  for (const auto& ending : effects.endings) {
+    const auto found = parts_.find(ending.pass);
+    auto& part = work.ended.emplace_back();
+    if (found == parts_.end()) continue;
+    part = std::move(found->second);
+    parts_.erase(found);
+    part->ended = true;
+    part->committed = ending.committed;
+    part->failure = ending.failure;
+    if (part->waiter) work.waiters.push_back(std::move(part->waiter));
+    // Before anybody can hear that the pass is over: whoever reads from then on must find them.
+    if (ending.committed && part->evaluator) {
+      for (auto& [leaf, gradient] : part->evaluator->take_gradients()) {
+        gradients_.add(leaf, std::move(gradient), part->options.create_graph);
+      }
+    }
+  }
+  for (const auto& pass : effects.runnable) {
+    const auto found = parts_.find(pass);
+    if (found == parts_.end() || found->second->running) continue;
+    auto& part = found->second;
+    part->running = true;
+    if (part->waiter) {
+      work.waiters.push_back(std::move(part->waiter));
+    } else if (!part->is_root()) {
+      work.woken.push_back(part);
+    }
+  }
+  for (const auto reader : effects.readers) {
+    if (auto found = readers_.extract(reader)) work.waiters.push_back(std::move(found.mapped()));
+  }
+}
+
+void LocalContext::take_next(Part& part, Next& next) {
+  next.arrivals.clear();
+  next.arrivals.swap(part.arrivals);
+  next.node = part.ended ? no_node : passes_.next_ready(part.id);
+  if (next.none()) part.running = false;
+}
+
+void LocalContext::next(Part& part, Next& next) {
+  base::Lock lock(mutex_);
+  take_next(part, next);
+}
+
+void LocalContext::ran(Part& part, Next& next, Work& work) {
+  base::Lock lock(mutex_);
+  if (!part.ended && next.node != no_node) {
+    if (!next.answer.empty()) part.answers[next.node] = std::exchange(next.answer, {});
+    passes_.ran(part.id, next.node, work.effects);
+    gather(work);
+  }
+  take_next(part, next);
+}
+
+bool LocalContext::has_news(Part& part, const std::shared_ptr<net::Waiter>& waiter) {
+  base::Lock lock(mutex_);
+  if (part.ended || part.running) return true;
+  part.waiter = waiter;
+  return false;
+}
+
+bool LocalContext::has_ended(const Part& part) const {
+  base::Lock lock(mutex_);
+  return part.ended;
+}
+
+LocalContext::Work LocalContext::read(const std::shared_ptr<net::Waiter>& waiter) {
+  Work work;
+  base::Lock lock(mutex_);
+  if (released_) {
+    work.waiters.push_back(waiter);
+    return work;
+  }
+  readers_.emplace(++read_, waiter);
+  passes_.read(read_, work.effects);
+  gather(work);
+  return work;
+}
+
+LocalContext::Work::Begun LocalContext::snapshot(std::shared_ptr<Part> part) const {
+  Work::Begun begun{std::move(part), {}, traffic_.met(), {}};
+  auto& entries = begun.entries;
+  entries.context = id_;
+  if (begun.part->roots) entries.roots = begun.part->roots->edges;
+  for (const auto& [pair, sent] : recording_.sent()) entries.sends.push_back(sent.node);
+  for (const auto& [pair, received] : recording_.received()) {
+    const auto from = received.from.rank;
+    entries.recvs.push_back({no_node, pair, from, received.tensors});
+    // One that came back is a peer again; it will refuse what was not for its new life.
+    if (received.lost && !std::binary_search(begun.peers.begin(), begun.peers.end(), from)) begun.lost.push_back(from);
+  }
+  return begun;
+}
+
+std::string LocalContext::describe(PairId pair) const {
+  const auto tell = [&](const std::string& call, base::Rank from, base::Rank to) {
+    return "\"" + call + "\" (tensors from " + group_->name_of(from) + " to " + group_->name_of(to) + ")";
+  };
+  if (const auto sent = recording_.sent().find(pair); sent != recording_.sent().end()) {
+    return tell(sent->second.node->passage().call, group_->self, sent->second.to.rank);
+  }
+  if (const auto got = recording_.received().find(pair); got != recording_.received().end()) {
+    return tell(got->second.call, got->second.from.rank, group_->self);
+  }
+  return "a call that this worker does not know";
+}
+
+// --- The end ---
+
+std::vector<std::pair<base::Rank, uint64_t>> LocalContext::release(Work& work) {
+  Recording recording;  // They end after the lock, because graphs may end with them.
+  GradientStore gradients;
+  base::Lock lock(mutex_);
+  if (!std::exchange(released_, true)) {
+    passes_.close(work.effects);
+    gather(work);
+    std::swap(recording, recording_);
+    std::swap(gradients, gradients_);
+  }
+  auto untold = traffic_.take_untold();
+  lock.unlock();
+  return untold;
+}
+
+bool LocalContext::released() const {
+  base::Lock lock(mutex_);
+  return released_;
+}
+
+void LocalContext::expect(net::Peer from, uint64_t messages) {
+  base::Lock lock(mutex_);
+  traffic_.expect(from, messages);
+}
+
+void LocalContext::expect_one_less(net::Peer from) {
+  base::Lock lock(mutex_);
+  traffic_.received(from, false);
+}
+
+bool LocalContext::should_ask(base::Rank peer) const {
+  base::Lock lock(mutex_);
+  return released_ && traffic_.may_have_forgotten(peer);
+}
+
+void LocalContext::unmeet(base::Rank peer) {
+  base::Lock lock(mutex_);
+  (void)traffic_.lost({peer, base::Incarnation(UINT64_MAX)});
+}
+
+bool LocalContext::watched_by(net::Peer peer) {
+  base::Lock lock(mutex_);
+  if (released_) return false;
+  traffic_.watched_by(peer);
+  return true;
+}
+
+bool LocalContext::settled() const {
+  base::Lock lock(mutex_);
+  return released_ && traffic_.settled();
+}
+
+}  // namespace farad::autograd

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <farad/debug.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/engine/scan.h"
+#include "autograd/gradient_store.h"
+#include "autograd/ids.h"
+#include "autograd/part.h"
+#include "autograd/pass/passes.h"
+#include "autograd/recording.h"
+#include "autograd/traffic.h"
+#include "base/mutex.h"
+
+namespace farad::autograd {
+
+/// What is the same for all contexts of a worker.
+struct Group {
+  base::Rank self;
+  std::vector<base::Rank> members;
+  std::function<std::string(base::Rank)> name_of;
+};
+
+/// What one worker knows of one context: what was sent and received in it, its passes, the gradients of those that
+/// succeeded. Any thread.
+///
+/// It ends by release(), which empties it; its id stays until no message of it can come any more.
+class LocalContext final : private Surroundings {
+ public:
+  LocalContext(ContextId id, std::shared_ptr<const Group> group);
+
+  ContextId id() const { return id_; }
+  const Group& group() const { return *group_; }
+
+  // --- Messages that carry its id; see Traffic ---
+
+  enum class Kind { Forward, Pass };
+  /// Before one goes to `to`. False if the context is released: the message goes without it.
+  [[nodiscard]] bool begin_message(base::Rank to, Kind kind = Kind::Forward) EXCLUDES(mutex_);
+  /// It did not go after all. False if it was counted in a release, so that another message has to make up for it.
+  [[nodiscard]] bool undo_message(base::Rank to) EXCLUDES(mutex_);
+  /// One has come. False if the context is released: the message is taken without it.
+  [[nodiscard]] bool take_message(net::Peer from, Kind kind = Kind::Forward) EXCLUDES(mutex_);
+
+  // --- What was recorded ---
+
+  void add(compat::Ptr<SendNode> node, uint64_t call = 0) EXCLUDES(mutex_);
+  void went(PairId pair, net::Peer to) EXCLUDES(mutex_);
+  /// The result that answers that call, if it is of this context.
+  PairId result_of(net::Peer to, uint64_t call) const EXCLUDES(mutex_);
+
+  // --- Passes. What they want done is done by Backward, where no lock is held. ---
+
+  /// What is to be done after something happened to a pass.
+  struct Work {
+    Effects effects;
+    /// For one of effects.scans: the part that the pass has here, and the context as it is now.
+    struct Begun {
+      std::shared_ptr<Part> part;
+      Entries entries;
+      std::vector<base::Rank> peers;
+      std::vector<base::Rank> lost;
+    };
+    std::vector<Begun> begun;
+    std::vector<std::vector<at::Tensor>> tensors;       ///< for each of effects.messages
+    std::vector<std::shared_ptr<Part>> ended;           ///< to be let go of
+    std::vector<std::shared_ptr<Part>> woken;           ///< whose nodes somebody has to run now ...
+    std::vector<std::shared_ptr<net::Waiter>> waiters;  ///< ... if it is not one of those that wait here
+
+    bool is_light() const { return begun.empty() && woken.empty(); }  ///< nothing in it takes long
+  };
+  /// Lets `change` happen, all at once, and gathers what it leads to. `change` is short and calls out nowhere. Nothing
+  /// happens once the context is released.
+  Work step(const std::function<void(Passes&, Effects&)>& change) EXCLUDES(mutex_);
+
+  /// A pass begins here, as its root. False if the context is released.
+  [[nodiscard]] bool begin(bool fast, std::vector<char> options, std::shared_ptr<Part> part, Work& work)
+      EXCLUDES(mutex_);
+  /// What Work::begun asked for.
+  Work scanned(Part& part, const Snapshot& snapshot) EXCLUDES(mutex_);
+  /// A recv, and an answer of null for the passes that came before it (but for the one it belongs to).
+  Work add(PairId pair, Recording::Received received, PassId except = {}) EXCLUDES(mutex_);
+  /// A send that never got there.
+  Work drop(PairId pair) EXCLUDES(mutex_);
+  /// `was_heard`: whether a message of this context had come from that life.
+  Work on_lost(net::Peer peer, bool& was_heard) EXCLUDES(mutex_);
+  /// Every pass that runs here fails.
+  Work fail_all(const base::Status& why) EXCLUDES(mutex_);
+  /// What a thread that runs a part does next: feed it `arrivals`, then run `node`; neither if it has to wait or has
+  /// ended. Then the part is not running any more, and will be woken.
+  struct Next {
+    NodeIndex node = no_node;
+    std::vector<Part::Arrival> arrivals;
+    std::vector<at::Tensor> answer;  ///< of a recv, once it was run: what is to be sent
+    bool none() const { return node == no_node && arrivals.empty(); }
+  };
+  void next(Part& part, Next& next) EXCLUDES(mutex_);
+  /// The same, after that was done.
+  void ran(Part& part, Next& next, Work& work) EXCLUDES(mutex_);
+  /// For the thread that called backward: true if there is something to run or to hear, otherwise `waiter` is told once
+  /// there is.
+  bool has_news(Part& part, const std::shared_ptr<net::Waiter>& waiter) EXCLUDES(mutex_);
+  bool has_ended(const Part& part) const EXCLUDES(mutex_);
+  /// Whether gradients may be read now. If not, `waiter` is told once they may; see Passes::read().
+  Work read(const std::shared_ptr<net::Waiter>& waiter) EXCLUDES(mutex_);
+
+  GradientStore gradients() const EXCLUDES(mutex_);
+
+  // --- The end ---
+
+  /// Empties it, unless that was done before. Whom to tell of it, and how many messages each was sent.
+  std::vector<std::pair<base::Rank, uint64_t>> release(Work& work) EXCLUDES(mutex_);
+  bool released() const EXCLUDES(mutex_);
+  /// After the release: that peer has sent so many messages in all.
+  void expect(net::Peer from, uint64_t messages) EXCLUDES(mutex_);
+  /// It did not send one of these after all.
+  void expect_one_less(net::Peer from) EXCLUDES(mutex_);
+  /// Whether to ask that worker how many messages it has sent, because it might not tell.
+  bool should_ask(base::Rank peer) const EXCLUDES(mutex_);
+  /// That worker cannot be reached: nothing is waited for from it.
+  void unmeet(base::Rank peer) EXCLUDES(mutex_);
+  /// That worker wants to hear of the release. False if there was one already.
+  [[nodiscard]] bool watched_by(net::Peer peer) EXCLUDES(mutex_);
+  /// Released, and no message of it can come any more.
+  bool settled() const EXCLUDES(mutex_);
+
+  Debug::Context describe() const EXCLUDES(mutex_);
+
+ private:
+  std::vector<base::Rank> members() const override { return group_->members; }
+  std::string describe(PairId pair) const override REQUIRES(mutex_);
+
+  void gather(Work& work) REQUIRES(mutex_);
+  void take_next(Part& part, Next& next) REQUIRES(mutex_);
+  Work::Begun snapshot(std::shared_ptr<Part> part) const REQUIRES(mutex_);
+
+  const ContextId id_;
+  const std::shared_ptr<const Group> group_;
+
+  mutable base::Mutex mutex_;
+  bool released_ GUARDED_BY(mutex_) = false;
+  Traffic traffic_ GUARDED_BY(mutex_);
+  Recording recording_ GUARDED_BY(mutex_);
+  Passes passes_ GUARDED_BY(mutex_);
+  std::map<PassId, std::shared_ptr<Part>> parts_ GUARDED_BY(mutex_);
+  GradientStore gradients_ GUARDED_BY(mutex_);
+  uint64_t read_ GUARDED_BY(mutex_) = 0;  // how often somebody wanted to
+  std::map<uint64_t, std::shared_ptr<net::Waiter>> readers_ GUARDED_BY(mutex_);
+};
+
+}  // namespace farad::autograd

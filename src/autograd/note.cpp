@@ -1,0 +1,32 @@
+#include "autograd/note.h"
+
+#include "wire/bytes.h"
+
+namespace farad::autograd {
+namespace {
+
+constexpr size_t size = sizeof(int64_t) + sizeof(uint8_t) + sizeof(uint64_t) + sizeof(uint32_t);
+
+}  // namespace
+
+void encode(const Note& note, wire::Bytes& bytes) {
+  bytes.resize(size);
+  char* next = wire::put(bytes.data(), note.context.value);
+  next = wire::put<uint8_t>(next, note.no_grad);
+  next = wire::put(next, note.pair.value);
+  wire::put(next, note.tensors);
+}
+
+base::Status decode(std::span<const char> bytes, Note& note) {
+  if (bytes.size() != size) {
+    return {base::Code::Protocol, "[autograd] a note of " + std::to_string(bytes.size()) + " bytes"};
+  }
+  const char* next = bytes.data();
+  note.context = ContextId(wire::take<int64_t>(next));
+  note.no_grad = wire::take<uint8_t>(next) != 0;
+  note.pair = PairId(wire::take<uint64_t>(next));
+  note.tensors = wire::take<uint32_t>(next);
+  return {};
+}
+
+}  // namespace farad::autograd

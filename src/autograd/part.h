@@ -1,0 +1,53 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "autograd/engine/evaluator.h"
+#include "autograd/engine/plan.h"
+#include "autograd/pass/message.h"
+#include "autograd/pass_options.h"
+#include "net/driver.h"
+
+namespace farad::autograd {
+
+/// What a pass was called with, at its root.
+struct Roots {
+  std::vector<torch::autograd::Edge> edges;
+  std::vector<at::Tensor> gradients;            ///< of each
+  bool all_leaves = true;                       ///< otherwise, of leaves, only `leaves` keep their gradients
+  std::vector<torch::autograd::Edge> leaves;    ///< `inputs` of backward()
+  std::vector<torch::autograd::Edge> captures;  ///< inputs of grad()
+};
+
+/// One worker's part in one pass: what runs, and what has come for it. See LocalContext for whose lock guards what.
+struct Part {
+  /// An answer to a send, or what one of this worker's own recvs hands over to its send.
+  struct Arrival {
+    NodeIndex send = no_node;
+    std::vector<at::Tensor> gradients;  ///< undefined where there is none
+  };
+
+  PassId id;
+  PassOptions options;
+  std::optional<Roots> roots;  ///< at the root, whose thread waits and runs the part itself
+
+  // Set by who scans, before the pass hears of it; from then on used by whoever runs the part.
+  std::shared_ptr<const Plan> plan;
+  std::unique_ptr<Evaluator> evaluator;
+
+  // Guarded by the context's lock:
+  std::vector<Arrival> arrivals;                         // that the evaluator has not been fed yet
+  std::map<NodeIndex, std::vector<at::Tensor>> answers;  // of recvs that were run and not sent yet
+  bool running = false;                                  // a thread runs it, or is about to
+  bool ended = false;
+  bool committed = false;
+  PassFailure failure;                  // if not
+  std::shared_ptr<net::Waiter> waiter;  // of the thread that called backward, while it waits
+
+  bool is_root() const { return roots.has_value(); }
+};
+
+}  // namespace farad::autograd

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "autograd/ids.h"
+#include "autograd/pass/message.h"
+#include "base/status.h"
+#include "wire/message.h"
+
+namespace farad::autograd {
+
+/// A message of a pass on the wire: the protocol's own part, and what contexts have to know of it.
+struct PassMail {
+  PassMessage message;
+  bool counted = false;   ///< among the messages of its context; not if that is released at the sender
+  PairId pair;            ///< under create_graph: the pair that its tensors make, so that they can be differentiated
+  uint32_t recorded = 0;  ///< how many of its tensors are in it
+};
+
+/// Of kind rpc::Kind::Above.
+wire::Message encode(const PassMail& mail, std::vector<at::Tensor> tensors);
+/// Protocol if this is none: also if it speaks of more tensors than it has.
+base::Status decode(const wire::Message& message, PassMail& mail);
+
+/// The first byte of a body tells what it is.
+enum class Mail : char { Pass = 1, Releases = 2 };
+
+}  // namespace farad::autograd

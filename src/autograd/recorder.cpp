@@ -1,0 +1,183 @@
+#include "autograd/recorder.h"
+
+#include <c10/core/GradMode.h>
+
+#include <utility>
+
+#include "autograd/current.h"
+#include "autograd/note.h"
+
+namespace farad::autograd {
+namespace {
+
+using torch::autograd::variable_list;
+
+variable_list in_need_of_gradients(const std::vector<at::Tensor>& tensors) {
+  variable_list needy;
+  for (const auto& tensor : tensors) {
+    if (tensor.defined() && tensor.requires_grad()) needy.push_back(tensor);
+  }
+  return needy;
+}
+
+}  // namespace
+
+/// A call that this worker makes.
+class Recorder::Made final : public rpc::Interceptor::Made {
+ public:
+  Made(Recorder& recorder, std::shared_ptr<LocalContext> context, base::Rank to, PairId pair, bool grad,
+       std::string_view function)
+      : recorder_(recorder), context_(std::move(context)), to_(to), pair_(pair), grad_(grad), function_(function) {}
+
+  void went(net::Peer to) override {
+    if (pair_.value) context_->went(pair_, to);
+  }
+
+  void never_went() override {
+    if (pair_.value) {
+      recorder_.contexts_.drop(context_, pair_, to_);
+    } else if (context_) {
+      recorder_.contexts_.undo_message(*context_, to_);
+    }
+  }
+
+  base::Status on_result(net::Peer from, std::span<const char> bytes, std::vector<at::Tensor>& tensors) override {
+    if (!grad_) {
+      for (auto& tensor : tensors) {
+        if (tensor.defined()) tensor.set_requires_grad(false);
+      }
+    }
+    if (bytes.empty()) return check_unrecorded(tensors);
+    Note note;
+    if (auto status = decode(bytes, note); !status.ok()) return status;
+    if (!context_ || note.context != context_->id()) {
+      return {base::Code::Protocol, "[autograd] the result of \"" + function_ + "\" is of another context"};
+    }
+    if (!recorder_.contexts_.take_message(context_->id(), from)) return {};  // It has ended meanwhile.
+    return recorder_.record_recv(context_, from, note.pair, function_, note.tensors, tensors);
+  }
+
+ private:
+  /// A callee records every result in need of a gradient, unless it has released the context, which it does before us
+  /// only if it had lost us for a while. What it recorded before is gone: better an error than a gradient too small.
+  base::Status check_unrecorded(const std::vector<at::Tensor>& tensors) const {
+    if (!context_ || !grad_ || in_need_of_gradients(tensors).empty() || context_->released()) return {};
+    return {base::Code::PeerLost, "[autograd] the result of \"" + function_ + "\" was not recorded in context " +
+                                      std::to_string(context_->id().value) + ": " + context_->group().name_of(to_) +
+                                      " has ended its part in it, because the connection was lost"};
+  }
+
+  Recorder& recorder_;
+  const std::shared_ptr<LocalContext> context_;  // null if made outside of one
+  const base::Rank to_;
+  const PairId pair_;
+  const bool grad_;
+  const std::string function_;
+};
+
+/// A call that this worker takes.
+class Recorder::Taken final : public rpc::Interceptor::Taken {
+ public:
+  Taken(Recorder& recorder, std::shared_ptr<LocalContext> context, net::Peer from, bool grad, std::string_view function)
+      : recorder_(recorder), context_(std::move(context)), from_(from), grad_(grad), function_(function) {}
+
+  void run(const std::function<void()>& function) override {
+    const CurrentScope scope(&recorder_.contexts_, context_);
+    const c10::AutoGradMode mode(grad_);
+    function();
+  }
+
+  void on_reply(uint64_t call, const std::vector<at::Tensor>& result, wire::Bytes& note) override {
+    if (!context_ || !grad_) return;
+    auto send = recorder_.record_send(*context_, from_.rank, function_, result, call);
+    if (!send || !context_->begin_message(from_.rank)) return;
+    pair_ = send->passage().pair;
+    encode({context_->id(), false, pair_, send->num_inputs()}, note);
+  }
+
+  void never_replied() override {
+    if (pair_.value) recorder_.contexts_.drop(context_, pair_, from_.rank);
+  }
+
+ private:
+  Recorder& recorder_;
+  const std::shared_ptr<LocalContext> context_;  // null if its caller had none, or it is released
+  const net::Peer from_;
+  const bool grad_;
+  const std::string function_;
+  PairId pair_;  // of the result
+};
+
+Recorder::Recorder(base::Rank self, uint64_t birth, Contexts& contexts)
+    : self_(self), contexts_(contexts), pairs_(first_number(birth)) {}
+
+std::shared_ptr<rpc::Interceptor::Made> Recorder::on_call(base::Rank to, std::string_view function,
+                                                          const std::vector<at::Tensor>& arguments, wire::Bytes& note) {
+  const bool grad = c10::GradMode::is_enabled();
+  auto context = current(&contexts_);
+  if (!context && grad) return nullptr;
+  PairId pair;
+  Note written{{}, !grad, {}, 0};
+  if (context && !context->begin_message(to)) context = nullptr;
+  if (!context && grad) return nullptr;
+  if (context) {
+    written.context = context->id();
+    if (auto send = grad ? record_send(*context, to, function, arguments) : nullptr) {
+      written.pair = pair = send->passage().pair;
+      written.tensors = send->num_inputs();
+    }
+  }
+  encode(written, note);
+  return std::make_shared<Made>(*this, std::move(context), to, pair, grad, function);
+}
+
+std::unique_ptr<rpc::Interceptor::Taken> Recorder::on_arrival(net::Peer from, std::string_view function,
+                                                              std::span<const char> bytes,
+                                                              std::vector<at::Tensor>& arguments,
+                                                              base::Status& status) {
+  Note note;
+  status = decode(bytes, note);
+  if (!status.ok()) return nullptr;
+  auto context = note.context.value ? contexts_.take_message(note.context, from) : nullptr;
+  if (context && note.pair.value) {
+    status = record_recv(context, from, note.pair, function, note.tensors, arguments);
+    if (!status.ok()) return nullptr;
+  }
+  return std::make_unique<Taken>(*this, std::move(context), from, !note.no_grad, function);
+}
+
+void Recorder::on_late_result(net::Peer from, std::span<const char> bytes) {
+  Note note;
+  if (!decode(bytes, note).ok() || !note.context.value) return;
+  // Nobody has the tensors, so no root leads to them; but their sender waits to hear it.
+  const auto context = contexts_.take_message(note.context, from);
+  if (context && note.pair.value) contexts_.add(context, note.pair, {from, note.tensors, "", false});
+}
+
+compat::Ptr<SendNode> Recorder::record_send(LocalContext& context, base::Rank to, std::string_view call,
+                                            const std::vector<at::Tensor>& tensors, uint64_t answers) {
+  const auto sent = in_need_of_gradients(tensors);
+  if (sent.empty()) return {};
+  const PairId pair(make_id(self_, pairs_.fetch_add(1, std::memory_order_relaxed)));
+  auto node = compat::make_node<SendNode>(Passage{context.id(), pair, to, std::string(call)}, sent);
+  context.add(node, answers);
+  return node;
+}
+
+base::Status Recorder::record_recv(const std::shared_ptr<LocalContext>& context, net::Peer from, PairId pair,
+                                   std::string_view call, uint32_t count, const std::vector<at::Tensor>& tensors,
+                                   PassId of_pass) {
+  const auto received = in_need_of_gradients(tensors);
+  if (received.size() != count || count == 0) {
+    return {base::Code::Protocol, "[autograd] a message of \"" + std::string(call) + "\" has " +
+                                      std::to_string(received.size()) + " tensors that require a gradient, and says " +
+                                      std::to_string(count)};
+  }
+  auto node = compat::make_node<RecvNode>(Passage{context->id(), pair, from.rank, std::string(call)});
+  for (const auto& tensor : received) tensor.set_requires_grad(false);
+  set_history(node, received);
+  contexts_.add(context, pair, {from, count, std::string(call), false}, of_pass);
+  return {};
+}
+
+}  // namespace farad::autograd

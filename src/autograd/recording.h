@@ -1,0 +1,50 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/crossing_nodes.h"
+#include "autograd/ids.h"
+#include "net/transport.h"
+
+namespace farad::autograd {
+
+/// What one worker has sent and received in one context. Used under its context's lock.
+class Recording {
+ public:
+  struct Sent {
+    compat::Ptr<SendNode> node;
+    net::Peer to;       ///< incarnation 0 until that is known
+    uint64_t call = 0;  ///< of a result: the call that it answers
+  };
+  struct Received {
+    net::Peer from;
+    uint32_t tensors = 0;
+    std::string call;
+    bool lost = false;  ///< its sender is gone, and with it whatever its gradient was for
+  };
+
+  void add(compat::Ptr<SendNode> node, uint64_t call = 0);
+  void went(PairId pair, net::Peer to);
+  /// It never got there.
+  compat::Ptr<SendNode> drop(PairId pair);
+  /// The result that answers that call, if it is there.
+  PairId result_of(net::Peer to, uint64_t call) const;
+  void add(PairId pair, Received received);
+
+  /// What went to a lost peer is not waited for: every path that leads on from there and that a root reaches enters
+  /// the lost worker by something a survivor received from it, and there the pass fails. Gives the nodes back, to be
+  /// let go of where no lock is held.
+  std::vector<compat::Ptr<SendNode>> on_lost(net::Peer peer);
+
+  const std::map<PairId, Sent>& sent() const { return sent_; }
+  const std::map<PairId, Received>& received() const { return received_; }
+
+ private:
+  std::map<PairId, Sent> sent_;  // Ordered, so that a seed replays.
+  std::map<PairId, Received> received_;
+};
+
+}  // namespace farad::autograd

@@ -1,0 +1,194 @@
+#include <farad/autograd.h>
+#include <farad/error.h>
+
+#include <ATen/ops/ones_like.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <utility>
+
+#include "autograd/service.h"
+#include "worker_core.h"
+
+namespace farad {
+namespace {
+
+using autograd::LocalContext;
+using autograd::Roots;
+using torch::autograd::Edge;
+
+Edge edge_of(const at::Tensor& tensor) { return torch::autograd::impl::gradient_edge(tensor); }
+
+/// Where the pass comes in, and with what; refuses what cannot be differentiated.
+Roots roots_of(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& gradients, const char* what) {
+  TORCH_CHECK(!roots.empty(), "[autograd] ", what, ": there is nothing to begin with");
+  TORCH_CHECK(gradients.empty() || gradients.size() == roots.size(), "[autograd] ", what, ": ", roots.size(),
+              " roots and ", gradients.size(), " grad_tensors");
+  Roots all;
+  for (size_t i = 0; i < roots.size(); i++) {
+    const auto& root = roots[i];
+    TORCH_CHECK(root.defined() && root.requires_grad(), "[autograd] ", what, ": root ", i,
+                " does not require a gradient and has no history");
+    at::Tensor gradient = gradients.empty() ? at::Tensor() : gradients[i];
+    if (!gradient.defined()) {
+      TORCH_CHECK(root.numel() == 1, "[autograd] ", what, ": root ", i, " has ", root.numel(),
+                  " elements: give its gradient in grad_tensors, or sum it up");
+      gradient = at::ones_like(root);
+    }
+    TORCH_CHECK(gradient.sizes() == root.sizes(), "[autograd] ", what, ": root ", i, " is of size ", root.sizes(),
+                " and its gradient of ", gradient.sizes());
+    all.edges.push_back(edge_of(root));
+    all.gradients.push_back(std::move(gradient));
+  }
+  return all;
+}
+
+autograd::Backward::Call call_of(const std::vector<at::Tensor>& roots, const BackwardOptions& options,
+                                 const char* what) {
+  autograd::Backward::Call call;
+  call.roots = roots_of(roots, options.grad_tensors, what);
+  call.options.create_graph = options.create_graph;
+  call.options.retain_graph = options.retain_graph || options.create_graph;
+  call.options.deterministic = options.deterministic;
+  call.options.anomaly = torch::autograd::AnomalyMode::is_enabled();
+  call.fast = options.mode == Mode::Fast;
+  call.timeout = options.timeout;
+  return call;
+}
+
+void run_backward(detail::WorkerCore& core, const std::shared_ptr<LocalContext>& context,
+                  const std::vector<at::Tensor>& roots, const BackwardOptions& options) {
+  auto call = call_of(roots, options, "backward");
+  if (!options.inputs.empty()) {
+    call.roots.all_leaves = false;
+    call.options.accumulate = false;
+    for (const auto& input : options.inputs) {
+      TORCH_CHECK(input.defined() && input.requires_grad() && input.is_leaf(),
+                  "[autograd] backward: inputs has to name leaves that require a gradient; for others use farad::grad");
+      call.roots.leaves.push_back(edge_of(input));
+    }
+  }
+  core.gradients().backward().run(context, std::move(call));
+}
+
+std::shared_ptr<LocalContext> find(detail::WorkerCore& core, int64_t id, const char* what) {
+  auto context = core.gradients().contexts().find(autograd::ContextId(id));
+  if (!context) {
+    throw Error(std::string("[autograd] ") + what + ": " + core.self().name + " knows no context " +
+                std::to_string(id) + ", or it has ended");
+  }
+  return context;
+}
+
+Gradients read(detail::WorkerCore& core, const std::shared_ptr<LocalContext>& context) {
+  return Gradients(core.gradients().backward().gradients(context).entries());
+}
+
+}  // namespace
+
+Gradients::Gradients(std::vector<value_type> entries) : entries_(std::move(entries)) {
+  for (size_t i = 0; i < entries_.size(); i++) places_.emplace(entries_[i].first.unsafeGetTensorImpl(), i);
+}
+
+Gradients::iterator Gradients::find(const at::Tensor& leaf) const {
+  const auto found = places_.find(leaf.unsafeGetTensorImpl());
+  return found == places_.end() ? end() : place(found->second);
+}
+
+Context::Context(Worker& worker) : core_(detail::WorkerCore::of(worker).shared_from_this()) {
+  auto& service = core_->gradients();
+  if (const auto other = service.current()) {
+    throw Error("[autograd] context " + std::to_string(other->id().value) + " is current on this thread of " +
+                core_->self().name + ": contexts do not nest; end it first");
+  }
+  local_ = service.contexts().make();
+  service.set_current(local_);
+}
+
+Context::Context(Context&&) noexcept = default;
+
+Context& Context::operator=(Context&& other) noexcept {
+  if (this != &other) {
+    release();
+    core_ = std::move(other.core_);
+    local_ = std::move(other.local_);
+  }
+  return *this;
+}
+
+Context::~Context() { release(); }
+
+void Context::release() noexcept {
+  if (!local_) return;
+  auto& service = core_->gradients();
+  if (service.current() == local_) service.set_current(nullptr);
+  service.contexts().release(local_->id());
+  local_.reset();
+  core_.reset();
+}
+
+int64_t Context::id() const { return local_->id().value; }
+
+void Context::backward(std::vector<at::Tensor> roots, BackwardOptions options) {
+  run_backward(*core_, local_, roots, options);
+}
+
+void Context::backward(std::vector<RRef<at::Tensor>> roots, BackwardOptions options) {
+  // Fetching a root is recorded like any other call, so its gradient goes back to where it lives.
+  std::vector<at::Tensor> here;
+  {
+    const autograd::CurrentScope scope(&core_->gradients().contexts(), local_);
+    const c10::AutoGradMode mode(true);
+    for (const auto& root : roots) here.push_back(root.to_here());
+  }
+  run_backward(*core_, local_, here, options);
+}
+
+Gradients Context::gradients() const { return read(*core_, local_); }
+
+at::Tensor Context::gradient(const at::Tensor& leaf) const {
+  return core_->gradients().backward().gradients(local_).find(leaf);
+}
+
+ContextScope::ContextScope(Context& context) : core_(context.core_) {
+  auto& service = core_->gradients();
+  if (const auto other = service.current()) {
+    throw Error("[autograd] context " + std::to_string(other->id().value) + " is current on this thread already");
+  }
+  service.set_current(context.local_);
+}
+
+ContextScope::~ContextScope() { core_->gradients().set_current(nullptr); }
+
+int64_t current_context_id() {
+  auto* core = detail::WorkerCore::current();
+  const auto context = core ? core->gradients().current() : autograd::current_of_any();
+  return context ? context->id().value : 0;
+}
+
+Gradients gradients(Worker& worker, int64_t context_id) {
+  auto& core = detail::WorkerCore::of(worker);
+  const auto context = core.gradients().contexts().find(autograd::ContextId(context_id));
+  return context ? read(core, context) : Gradients();
+}
+
+void backward(Worker& worker, int64_t context_id, std::vector<at::Tensor> roots, BackwardOptions options) {
+  auto& core = detail::WorkerCore::of(worker);
+  run_backward(core, find(core, context_id, "backward"), roots, options);
+}
+
+std::vector<at::Tensor> grad(Context& context, std::vector<at::Tensor> outputs, std::vector<at::Tensor> inputs,
+                             BackwardOptions options) {
+  TORCH_CHECK(options.inputs.empty(), "[autograd] grad: its inputs are an argument, options.inputs must be empty");
+  auto call = call_of(outputs, options, "grad");
+  call.options.accumulate = false;
+  call.roots.all_leaves = false;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    TORCH_CHECK(inputs[i].defined() && inputs[i].requires_grad(), "[autograd] grad: input ", i,
+                " does not require a gradient");
+    call.roots.captures.push_back(edge_of(inputs[i]));
+  }
+  return context.core_->gradients().backward().run(context.local_, std::move(call));
+}
+
+}  // namespace farad

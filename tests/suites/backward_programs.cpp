@@ -1,0 +1,145 @@
+// The programs that hang, leak or go wrong with other systems (docs/design/backward.md), and what they do here.
+
+#include <ATen/ATen.h>
+#include <farad/autograd.h>
+
+#include "suites/rpc_suite.h"
+
+namespace farad::test {
+namespace {
+
+using at::Tensor;
+
+Tensor leaf(double first) { return at::arange(9, at::kDouble).reshape({3, 3}).mul(0.1).add(first).requires_grad_(); }
+
+Tensor add(Tensor a, Tensor b) { return a + b; }
+Tensor multiply(Tensor a, Tensor b) { return a * b; }
+Tensor first_only(Tensor a, Tensor) { return a * 3; }
+Tensor cut(Tensor x) { return x.mul(2).detach() + 1; }
+double mean_of(Tensor x) { return x.mean().item<double>(); }
+
+class BackwardSuite : public RpcSuite {};
+
+/// Equal to the bit: the same operations on the same numbers.
+void expect_gradient(const Context& context, const Tensor& leaf, const Tensor& expected) {
+  const Tensor gradient = context.gradient(leaf);
+  ASSERT_EQ(gradient.defined(), expected.defined());
+  if (!expected.defined()) return;
+  EXPECT_TRUE(at::equal(gradient, expected)) << gradient << "\nnot\n" << expected;
+}
+
+TEST_P(BackwardSuite, OneCallGivesTheGradientsOfOneProcess) {
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2), c = leaf(3);
+  Context context(worker);
+  auto product = worker.rpc_sync<multiply>("worker1", a, b);
+  context.backward({(product * c).sum()});
+  expect_gradient(context, a, (b * c).detach());
+  expect_gradient(context, b, (a * c).detach());
+  expect_gradient(context, c, (a * b).detach());
+  EXPECT_FALSE(a.grad().defined());
+}
+
+TEST_P(BackwardSuite, CallThatIsNotUsedIsNotWaitedFor) {  // G1
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2), c = leaf(3);
+  Context context(worker);
+  auto d = worker.rpc_sync<add>("worker1", a, b);
+  auto e = worker.rpc_sync<multiply>("worker1", b, c);
+  context.backward({d.sum()});
+  expect_gradient(context, a, at::ones_like(a));
+  expect_gradient(context, b, at::ones_like(b));
+  EXPECT_FALSE(context.gradient(c).defined());
+  EXPECT_EQ(context.gradients().size(), 2u);
+}
+
+TEST_P(BackwardSuite, FastNamesTheCallThatIsNotUsed) {  // G1
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2), c = leaf(3);
+  Context context(worker);
+  auto d = worker.rpc_sync<add>("worker1", a, b);
+  auto e = worker.rpc_sync<multiply>("worker1", b, c);
+  const auto message = message_of<Error>([&] { context.backward({d.sum()}, {.mode = Mode::Fast}); });
+  EXPECT_THAT(message, testing::HasSubstr("multiply"));
+  EXPECT_EQ(context.gradients().size(), 0u);
+}
+
+TEST_P(BackwardSuite, FastFinishesWhereEveryCallIsUsed) {
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2);
+  Context context(worker);
+  auto d = worker.rpc_sync<multiply>("worker1", a, b);
+  context.backward({d.sum()}, {.mode = Mode::Fast});
+  expect_gradient(context, a, b.detach());
+}
+
+TEST_P(BackwardSuite, CalleeThatDetachesCutsTheGraph) {  // G3
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1);
+  Context context(worker);
+  auto result = worker.rpc_sync<cut>("worker1", a);
+  context.backward({(result + a).sum()});
+  expect_gradient(context, a, at::ones_like(a));
+}
+
+TEST_P(BackwardSuite, IgnoredArgumentHasNoGradient) {  // G4
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2);
+  Context context(worker);
+  context.backward({worker.rpc_sync<first_only>("worker1", a, b).sum()});
+  expect_gradient(context, a, at::full_like(a, 3));
+  EXPECT_FALSE(context.gradient(b).defined());
+}
+
+TEST_P(BackwardSuite, TwoLossesOneBackwardEach) {  // G5
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2);
+  Context context(worker);
+  auto d = worker.rpc_sync<add>("worker1", a, b);
+  auto e = worker.rpc_sync<multiply>("worker1", a, b);
+  context.backward({d.sum()}, {.retain_graph = true});
+  expect_gradient(context, a, at::ones_like(a));
+  context.backward({e.sum()});
+  expect_gradient(context, a, (b + 1).detach());
+  expect_gradient(context, b, (a + 1).detach());
+}
+
+TEST_P(BackwardSuite, CallUnderNoGradTakesNoPart) {  // G6
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2);
+  Context context(worker);
+  auto product = worker.rpc_sync<multiply>("worker1", a, b);
+  {
+    c10::NoGradGuard no_grad;
+    worker.rpc_sync<mean_of>("worker1", product);
+    EXPECT_FALSE(worker.rpc_sync<multiply>("worker1", a, b).requires_grad());
+  }
+  context.backward({product.sum()});
+  expect_gradient(context, a, b.detach());
+}
+
+TEST_P(BackwardSuite, DetachedResultIsNotWaitedFor) {  // G7
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2);
+  Context context(worker);
+  auto y = worker.rpc_sync<multiply>("worker1", a, a).detach() * b;
+  context.backward({y.sum()});
+  expect_gradient(context, b, (a * a).detach());
+  EXPECT_FALSE(context.gradient(a).defined());
+}
+
+}  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Each, BackwardSuite, testing::Values("local", "shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace farad::test

@@ -102,6 +102,7 @@ void Closing::begin(Activity now) {
     base::Lock lock(mutex_);
     begun_ = true;
     now_ = std::move(now);
+    for (Rank rank : lost_) out.emplace_back(rank, Note{What::Greet, {}, 0, {}}.encode());
     ask_all(out);
     report(out);
   }
@@ -241,6 +242,11 @@ void Closing::on_message(Rank from, const wire::Message& message) {
       case What::KnowYouLeft:
         know_we_left_.insert(from);
         break;
+      case What::Greet:
+        out.emplace_back(from, Note{What::Here, {}, 0, {}}.encode());
+        break;
+      case What::Here:  // on_alive() has heard it.
+        break;
     }
   }
   dispatch(std::move(out));
@@ -254,6 +260,7 @@ void Closing::on_lost(Rank rank) {
       confirmed_.insert(rank);  // It cannot wait for us any more.
     } else {
       remove(rank, lost_, out);
+      if (begun_) out.emplace_back(rank, Note{What::Greet, {}, 0, {}}.encode());
     }
   }
   dispatch(std::move(out));
@@ -279,8 +286,17 @@ void Closing::remove(Rank rank, std::set<Rank>& to, Outbox& out) {
 }
 
 void Closing::on_alive(Rank rank) {
-  base::Lock lock(mutex_);
-  if (!decided_) lost_.erase(rank);
+  Outbox out;
+  {
+    base::Lock lock(mutex_);
+    if (decided_ || lost_.erase(rank) == 0) return;
+    confirmed_.erase(rank);
+    // It may be the one that decides now, and has heard nothing yet.
+    if (begun_) ask_all(out);
+    if (entered_ > passed_) enter(out);
+    report(out);
+  }
+  dispatch(std::move(out));
 }
 
 bool Closing::confirmed() const {

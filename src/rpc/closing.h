@@ -38,6 +38,10 @@ struct Activity {
 /// active before. So one round of reports decides. The decision is sent to all, who confirm it, so that the one who
 /// decides is the last to go.
 ///
+/// Who decides follows from who is there, so all must agree on that. A broken connection is a loss at both its ends,
+/// but the first message over the next one shows only its receiver that the other is there after all; so whoever closes
+/// greets those that it has lost, once, and the living answer.
+///
 /// A barrier is the same without the idleness: everybody has come.
 ///
 /// Without threads or sockets of its own: messages go in and, through `send`, out. Any thread.
@@ -69,7 +73,7 @@ class Closing {
   std::set<base::Rank> lost() const;
 
  private:
-  enum class What : uint8_t { Report, Ask, Decided, Confirmed, Enter, Pass, Lost, Left, KnowYouLeft };
+  enum class What : uint8_t { Report, Ask, Decided, Confirmed, Enter, Pass, Lost, Left, KnowYouLeft, Greet, Here };
   struct Note;
   using Outbox = std::vector<std::pair<base::Rank, wire::Message>>;
 

@@ -382,6 +382,13 @@ TEST(SimulatedCalls, WhateverBreaksEachCallEndsAndNothingIsLeft) {
   });
 }
 
+TEST(SimulatedCalls, WorkersThatComeBackAreCalledAgain) {
+  for_each_seed(200, [](uint64_t seed) {
+    Town here(seed, drawn(seed), {.any = true, .restarts = true});
+    here.run();
+  });
+}
+
 TEST(SimulatedCalls, SeedReplaysToTheLastStep) {
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     uint64_t hashes[2];

@@ -92,6 +92,8 @@ std::shared_ptr<RefHandle> remote_at(const std::shared_ptr<WorkerCore>& core, in
   return make_at(*core, base::Rank(static_cast<uint16_t>(rank)), std::move(call), options);
 }
 
+ValueLimits limits_of(const RefHandle& handle) { return core_of(handle, "call")->agent().limits(); }
+
 std::shared_ptr<FutureHost> host_of(const RefHandle& handle) { return core_of(handle, "call"); }
 
 }  // namespace farad::detail

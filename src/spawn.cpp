@@ -1,12 +1,15 @@
 #include <farad/spawn.h>
 
 #include <dirent.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -18,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/mutex.h"
 #include "net/machine.h"
 #include "rpc/incall.h"
@@ -90,7 +94,15 @@ struct Child {
   std::string name;
   pid_t pid;
   int pipe;
+  base::Fd ended = {};  ///< readable once it has
 };
+
+/// Waits until one of them has ended, or for that long.
+void await_an_end(const std::vector<Child>& children, std::optional<std::chrono::milliseconds> span) {
+  std::vector<pollfd> watched;
+  for (const auto& child : children) watched.push_back({child.ended.get(), POLLIN, 0});
+  ::poll(watched.data(), watched.size(), span ? static_cast<int>(span->count()) : -1);
+}
 
 struct Failed {
   std::exception_ptr error;
@@ -149,7 +161,10 @@ Child bear(const std::function<void(Worker&)>& fn, const WorkerOptions& options)
     ::_exit(0);
   }
   ::close(ends[1]);
-  return {options.name.empty() ? "worker" + std::to_string(options.rank) : options.name, pid, ends[0]};
+  base::Fd ended(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  TORCH_CHECK(ended.get() >= 0, "[spawn] pidfd_open: ", std::strerror(errno));
+  return {options.name.empty() ? "worker" + std::to_string(options.rank) : options.name, pid, ends[0],
+          std::move(ended)};
 }
 
 /// Where the children of one spawn meet. The last of them removes it, unless they were killed.
@@ -186,10 +201,15 @@ void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options)
   const auto cause = [&] {
     return std::find_if(failures.begin(), failures.end(), [](const Failed& f) { return !f.by_another; });
   };
-  for (int patience = 1000; !children.empty() && cause() == failures.end() && patience > 0;) {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> patience;  // From the first failure on.
+  while (!children.empty() && cause() == failures.end()) {
+    if (!failures.empty() && !patience) patience = Clock::now() + std::chrono::seconds(1);
+    if (patience && Clock::now() >= *patience) break;
+    std::optional<std::chrono::milliseconds> span;
+    if (patience) span = std::chrono::ceil<std::chrono::milliseconds>(*patience - Clock::now());
+    await_an_end(children, span);
     bury(children, failures, WNOHANG);
-    if (!failures.empty()) --patience;
-    ::usleep(1000);
   }
   if (failures.empty()) return;
   const auto error = (cause() == failures.end() ? failures.begin() : cause())->error;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/options.h"
+#include "wire/value.h"
 #include "worker_core.h"
 
 namespace farad {
@@ -13,10 +14,11 @@ namespace detail {
 namespace {
 
 thread_local WorkerCore* worker_here = nullptr;
+thread_local bool in_continuation = false;
 
-Outcall by_name(std::string_view name, const std::vector<c10::IValue>& args) {
+Outcall by_name(std::string_view name, const std::vector<c10::IValue>& args, const ValueLimits& limits) {
   if (name.empty()) throw Error("[rpc] a call by name needs one, such as \"aten::add\"");
-  return {nullptr, std::string(name), pack_values(args)};
+  return {nullptr, std::string(name), pack_values(args, limits)};
 }
 
 std::string names_of(const std::vector<WorkerInfo>& members) {
@@ -42,8 +44,12 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options, net::sim::Wo
   auto fabric = net::FabricOptions::from(options, environment);
   fabric.world = world;
   const auto log_level = fabric.log_level;
+  const auto limits = fabric.limits;
   core->agent_ = std::make_unique<rpc::Agent>(
-      std::move(fabric), rpc::Agent::Options{options.rpc_timeout, options.threads, std::move(rules)}, *core);
+      std::move(fabric),
+      rpc::Agent::Options{options.rpc_timeout, options.threads, std::move(rules), wire::value_limits(limits),
+                          environment.number(base::Var::Stacks) != 0},
+      *core);
   const auto& self = core->agent_->fabric().self();
   core->log_.emplace(self.name, log_level);
   core->table_ = std::make_shared<ref::Table>(self.rank, self.birth, core->services());
@@ -112,8 +118,13 @@ base::Rank WorkerCore::rank_of(const Peer& peer) const {
   throw Error("[rpc] there is no worker \"" + name + "\" in this group; there are: " + names_of(members_));
 }
 
+void WorkerCore::check_may_end(const char* what) const {
+  TORCH_CHECK(!rpc::Incall::current() && !in_continuation, "[rpc] ", what,
+              " waits for the functions and continuations that run, so none of them may call it");
+}
+
 void WorkerCore::close() {
-  TORCH_CHECK(!rpc::Incall::current(), "[rpc] close() waits for the functions that run, so none of them may call it");
+  check_may_end("close()");
   const auto status = agent_->close();
   report_what_is_held();
   table_->close();
@@ -135,7 +146,7 @@ void WorkerCore::report_what_is_held() const {
 }
 
 void WorkerCore::leave() {
-  TORCH_CHECK(!rpc::Incall::current(), "[rpc] leave() waits for the functions that run, so none of them may call it");
+  check_may_end("leave()");
   agent_->leave();
   table_->close();
 }
@@ -158,7 +169,9 @@ void WorkerCore::run(std::function<void()> continuation) {
   auto task = [this, next = std::move(continuation)] {
     {
       Scope scope(*this);
+      const bool before = std::exchange(in_continuation, true);
       next();
+      in_continuation = before;
     }
     agent_->end_work();
   };
@@ -220,12 +233,12 @@ void Worker::close() { core_->close(); }
 Debug Worker::debug() const { return core_->debug(); }
 
 c10::IValue Caller::rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
-  return detail::unpack_result<c10::IValue>(wait(to, detail::by_name(name, args)), name);
+  return detail::unpack_result<c10::IValue>(wait(to, detail::by_name(name, args, limits())), name);
 }
 
 Future<c10::IValue> Caller::rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
   Promise<c10::IValue> promise(host());
-  start(to, detail::by_name(name, args), promise.future().core(),
+  start(to, detail::by_name(name, args, limits()), promise.future().core(),
         [promise, name = std::string(name)](detail::Packet packet) {
           detail::fulfil<c10::IValue>(promise, std::move(packet), name);
         });
@@ -233,11 +246,12 @@ Future<c10::IValue> Caller::rpc_async(const Peer& to, std::string_view name, std
 }
 
 RRef<at::Tensor> Caller::remote(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
-  return RRef<at::Tensor>(detail::remote_at(core_, rank_of(to), detail::by_name(name, args), options_));
+  return RRef<at::Tensor>(detail::remote_at(core_, rank_of(to), detail::by_name(name, args, limits()), options_));
 }
 
 std::shared_ptr<detail::FutureHost> Caller::host() const { return core_; }
 int Caller::rank_of(const Peer& peer) const { return core_->rank_of(peer).value; }
+const detail::ValueLimits& Caller::limits() const { return core_->agent().limits(); }
 
 detail::Packet Caller::wait(const Peer& to, detail::Outcall call) const {
   return core_->agent().call(core_->rank_of(to), std::move(call), options_);

@@ -61,6 +61,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   ref::Table::Services services();
   void report_what_is_held() const;
   std::unique_ptr<autograd::Service> make_gradients();
+  void check_may_end(const char* what) const;
   void run_as_worker(const std::function<void()>& task) override;
   std::weak_ptr<void> life() override { return weak_from_this(); }
   rpc::References& references() override { return *table_; }

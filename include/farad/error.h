@@ -32,16 +32,19 @@ class RemoteError : public Error {
  public:
   explicit RemoteError(const std::string& message) : Error(message) {}
   /// `hops`: who called, then each callee with its function, the last being where it failed.
-  RemoteError(std::vector<std::string> hops, std::string type, std::string text);
+  RemoteError(std::vector<std::string> hops, std::string type, std::string text, std::string stack = {});
 
   const std::vector<std::string>& hops() const { return hops_; }
   const std::string& type() const { return type_; }  ///< of the exception there
   const std::string& text() const { return text_; }  ///< what it said
+  /// Of the throw there, if FARAD_STACKS=1 was set there and the exception has one, as libtorch's and ours do.
+  const std::string& stack() const { return stack_; }
 
  private:
   std::vector<std::string> hops_;
   std::string type_;
   std::string text_;
+  std::string stack_;
 };
 
 /// A backward pass was given up, on every worker that took part in it.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace farad {
 
@@ -68,7 +69,7 @@ class RRef {
   friend struct detail::Codec<RRef>;
 
   template <auto Fn, bool Keep, class... A>
-  static detail::Outcall method(A&&... args) {
+  detail::Outcall method(A&&... args) const {
     using Values = detail::ValuesOf<typename detail::MethodParameters<Fn>::type>;
     static_assert(Values::takes_values, "[farad] a remote method takes values, const& or &&");
     static_assert(sizeof...(A) == std::tuple_size_v<typename Values::type>,
@@ -76,7 +77,8 @@ class RRef {
     using Known = detail::RemoteMethod<T, Fn, Keep>;
     (void)&Known::known;
     detail::Outcall call{&Known::function, {}, {}};
-    detail::Writer out(call.arguments.body, call.arguments.tensors, call.arguments.references);
+    detail::Writer out(call.arguments.body, call.arguments.tensors, call.arguments.references,
+                       detail::limits_of(handle()));
     detail::write_each(out, typename Values::type(std::forward<A>(args)...));
     return call;
   }
@@ -100,11 +102,36 @@ struct Codec<RRef<T>> {
 
 }  // namespace detail
 
+namespace detail {
+
+/// A module, or what holds one.
+template <class Module>
+std::vector<RRef<at::Tensor>> parameters_of(Module& module) {
+  const auto tensors = [&] {
+    if constexpr (requires { module.parameters(); }) {
+      return module.parameters();
+    } else {
+      return module->parameters();
+    }
+  }();
+  std::vector<RRef<at::Tensor>> references;
+  for (const auto& tensor : tensors) references.push_back(RRef<at::Tensor>::local(Worker::current(), tensor));
+  return references;
+}
+
+}  // namespace detail
+
+/// References to the parameters of a module that lives elsewhere: the very tensors, which stay with their owner.
+template <class Module>
+std::vector<RRef<at::Tensor>> parameters(const RRef<Module>& module) {
+  return module.template rpc_sync<detail::parameters_of<Module>>();
+}
+
 template <auto Fn, class... A>
 RRef<Result<Fn>> Caller::remote(const Peer& to, A&&... args) const {
   using Known = detail::RemoteKept<Fn>;
   (void)&Known::known;
-  detail::Outcall call{&Known::function, {}, detail::pack_arguments<Fn>(std::forward<A>(args)...)};
+  detail::Outcall call{&Known::function, {}, detail::pack_arguments<Fn>(limits(), std::forward<A>(args)...)};
   return RRef<Result<Fn>>(detail::remote_at(core_, rank_of(to), std::move(call), options_));
 }
 

@@ -95,13 +95,14 @@ class Caller {
 
  private:
   template <auto Fn, class... A>
-  static detail::Outcall outcall(A&&... args) {
+  detail::Outcall outcall(A&&... args) const {
     (void)&detail::Remote<Fn>::known;
-    return {&detail::Remote<Fn>::function, {}, detail::pack_arguments<Fn>(std::forward<A>(args)...)};
+    return {&detail::Remote<Fn>::function, {}, detail::pack_arguments<Fn>(limits(), std::forward<A>(args)...)};
   }
 
   std::shared_ptr<detail::FutureHost> host() const;
   int rank_of(const Peer& peer) const;
+  const detail::ValueLimits& limits() const;
   detail::Packet wait(const Peer& to, detail::Outcall call) const;
   void start(const Peer& to, detail::Outcall call, std::shared_ptr<detail::FutureCore> future,
              std::function<void(detail::Packet)> done) const;

@@ -36,6 +36,7 @@ enum class Var : uint8_t {
   LimitElements,
   Operators,
   Log,
+  Stacks,
   Rank,
   WorldSize,
   LocalRank,

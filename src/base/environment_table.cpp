@@ -63,6 +63,8 @@ constexpr std::array table{
          "aten::*"),
     Variable{Var::Log, "FARAD_LOG", Kind::Choice, "warning", 0, 0, "off|error|warning|info|debug", "worker",
              "how much is written to standard error"},
+    whole(Var::Stacks, "FARAD_STACKS", 0, 1, "worker",
+          "1: a failure on this worker arrives at its caller with the stack of the throw", "0"),
 
     // Of `farad run` and torchrun.
     whole(Var::Rank, "RANK", 0, most_ranks - 1, "worker", "rank of this worker; set by farad run and torchrun"),

@@ -18,11 +18,12 @@ std::string chain_of(const std::vector<std::string>& hops) {
 
 }  // namespace
 
-RemoteError::RemoteError(std::vector<std::string> hops, std::string type, std::string text)
-    : Error("[rpc] " + chain_of(hops) + ": " + type + ": " + text),
+RemoteError::RemoteError(std::vector<std::string> hops, std::string type, std::string text, std::string stack)
+    : Error("[rpc] " + chain_of(hops) + ": " + type + ": " + text + (stack.empty() ? "" : "\nthere: " + stack)),
       hops_(std::move(hops)),
       type_(std::move(type)),
-      text_(std::move(text)) {}
+      text_(std::move(text)),
+      stack_(std::move(stack)) {}
 
 namespace base {
 

@@ -204,7 +204,7 @@ std::exception_ptr Agent::error_of(const Outcome& outcome, Rank to, const std::s
   }
   std::vector<std::string> hops{name_of(fabric_->self().rank), name_of(to) + " \"" + function + "\""};
   hops.insert(hops.end(), failure.hops.begin(), failure.hops.end());
-  return std::make_exception_ptr(RemoteError(std::move(hops), failure.type, failure.text));
+  return std::make_exception_ptr(RemoteError(std::move(hops), failure.type, failure.text, failure.stack));
 }
 
 void Agent::wait(detail::FutureCore& future, base::TimePoint deadline) {
@@ -283,6 +283,7 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
     message.body.erase(message.body.begin(), message.body.begin() + static_cast<ptrdiff_t>(result_at));
     outcome.result.body = std::move(message.body);
     outcome.result.tensors = std::move(message.tensors);
+    outcome.result.limits = options_.limits;
   }
   complete(*call, std::move(outcome));
 }

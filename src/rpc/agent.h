@@ -45,6 +45,8 @@ class Agent final : private net::Sink {
     std::chrono::milliseconds timeout{60'000};  // 0 = none
     int threads = 0;                            // 0 = one per core
     OperatorRules operators = {};
+    detail::ValueLimits limits = {};  // of arguments and results
+    bool stacks = false;              // Failures are told with their stack.
   };
 
   /// Joins the group; throws what Fabric::join throws. `host` must outlive it.
@@ -53,6 +55,7 @@ class Agent final : private net::Sink {
 
   net::Fabric& fabric() { return *fabric_; }
   base::Executor& executor() { return executor_; }
+  const detail::ValueLimits& limits() const { return options_.limits; }
   const std::vector<std::string>& names() const { return names_; }  ///< by rank
 
   detail::Packet call(base::Rank to, detail::Outcall call, const CallOptions& options);

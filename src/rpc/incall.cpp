@@ -4,6 +4,7 @@
 #include <farad/detail/by_name.h>
 #include <farad/error.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -25,7 +26,18 @@ std::string type_of(const std::exception& error) {
   return text;
 }
 
-Failure describe(const std::exception_ptr& error) {
+namespace {
+
+/// libtorch's exceptions know where they were thrown, and say so behind what they say. How else one asks for it differs
+/// between versions.
+std::string stack_of(const c10::Error& error) {
+  const std::string all = error.what(), text = error.what_without_backtrace();
+  return all.starts_with(text) ? all.substr(std::min(all.size(), text.size() + 1)) : all;
+}
+
+}  // namespace
+
+Failure describe(const std::exception_ptr& error, bool with_stack) {
   Failure failure;
   try {
     std::rethrow_exception(error);
@@ -40,8 +52,10 @@ Failure describe(const std::exception_ptr& error) {
       failure.type = e.type();
       failure.text = e.text();
       failure.hops.assign(e.hops().begin() + 1, e.hops().end());  // The first is ourselves.
+      failure.stack = e.stack();
     }
   } catch (const c10::Error& e) {
+    if (with_stack) failure.stack = stack_of(e);
     failure.type = type_of(e);
     failure.text = e.what_without_backtrace();
   } catch (const std::exception& e) {
@@ -65,7 +79,7 @@ std::string Incall::function() const {
 
 Incall* Incall::current() { return incall_here; }
 
-detail::Writer Incall::result() { return {result_.body, result_.tensors, result_.references}; }
+detail::Writer Incall::result() { return {result_.body, result_.tensors, result_.references, agent_.options_.limits}; }
 
 void Incall::keep(std::shared_ptr<void> value) { agent_.host_.references().keep(*header_.makes, std::move(value)); }
 
@@ -128,7 +142,7 @@ const detail::Function* Incall::find_function() {
   // First of all, and whatever becomes of the call: the lender waits for us to have them.
   if (!header_.loans.empty()) references_ = agent_.host_.references().receive(from_, header_.loans, function());
   if (header_.makes) agent_.host_.references().expect(from_, *header_.makes, function());
-  arguments_.emplace(std::span(message_.body).subspan(arguments_at_), message_.tensors);
+  arguments_.emplace(std::span(message_.body).subspan(arguments_at_), message_.tensors, agent_.options_.limits);
   arguments_->use(references_);
   const auto& name = header_.name;
   const detail::Function* function =
@@ -197,7 +211,7 @@ void Incall::reply() {
 }
 
 void Incall::fail(const std::exception_ptr& error) {
-  if (!header_.makes) return post_failure(describe(error));
+  if (!header_.makes) return post_failure(describe(error, agent_.options_.stacks));
   // It shows when the value is used. The maker only needs to know that we know.
   agent_.host_.references().fail(*header_.makes, error);
   result_ = {};

@@ -79,7 +79,7 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
 
 /// "std::runtime_error", not what the compiler makes of it.
 std::string type_of(const std::exception& error);
-/// What a caller is to learn of an exception.
-Failure describe(const std::exception_ptr& error);
+/// What a caller is to learn of an exception; the stack only if it is wanted.
+Failure describe(const std::exception_ptr& error, bool with_stack = false);
 
 }  // namespace farad::rpc

@@ -291,9 +291,9 @@ std::vector<IValue> read_values(Reader& in, std::string_view name) {
   return values;
 }
 
-Packet pack_values(const std::vector<IValue>& values) {
+Packet pack_values(const std::vector<IValue>& values, const ValueLimits& limits) {
   Packet packet;
-  Writer out(packet.body, packet.tensors);
+  Writer out(packet.body, packet.tensors, limits);
   detail::write(out, values);
   return packet;
 }

@@ -154,18 +154,20 @@ wire::Message encode_failure(uint64_t id, const Failure& failure) {
   message.kind = static_cast<uint8_t>(Kind::Reply);
   message.tag = id;
   message.body.push_back(failed);
-  wire::encode(std::make_tuple(static_cast<int>(failure.code), failure.type, failure.text, failure.hops), message);
+  wire::encode(std::make_tuple(static_cast<int>(failure.code), failure.type, failure.text, failure.hops, failure.stack),
+               message);
   return message;
 }
 
 base::Status decode_failure(const wire::Message& message, size_t failure_at, Failure& failure) {
   detail::Reader in(std::span(message.body).subspan(failure_at), message.tensors);
-  std::tuple<int, std::string, std::string, std::vector<std::string>> parts;
+  std::tuple<int, std::string, std::string, std::vector<std::string>, std::string> parts;
   if (!detail::read(in, parts) || !in.finish()) return {base::Code::Protocol, "[rpc] a bad failure: " + in.error()};
   failure.code = static_cast<base::Code>(std::get<0>(parts));
   failure.type = std::move(std::get<1>(parts));
   failure.text = std::move(std::get<2>(parts));
   failure.hops = std::move(std::get<3>(parts));
+  failure.stack = std::move(std::get<4>(parts));
   return {};
 }
 

@@ -44,6 +44,7 @@ struct Failure {
   std::string type;                           ///< of the exception
   std::string text;
   std::vector<std::string> hops;  ///< beyond the callee: `worker1 "g"`, ...
+  std::string stack = {};         ///< of the throw, where that is known and wanted
 };
 
 wire::Message encode_call(uint64_t id, const CallHeader& header, detail::Packet arguments);

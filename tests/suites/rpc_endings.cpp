@@ -211,6 +211,16 @@ TEST_P(RpcSuite, CloseInARemoteFunctionThrows) {
   EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
 }
 
+TEST_P(RpcSuite, CloseInAContinuationThrows) {
+  Group group = start(2);
+
+  for (auto end : {&Worker::close, &Worker::leave}) {
+    auto ended = group[0].rpc_async<add_one>("worker1", 1).then([end](int64_t) { (Worker::current().*end)(); });
+    EXPECT_THROW(ended.wait(), c10::Error);
+  }
+  EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
+}
+
 TEST_P(RpcSuite, CloseNamesTheLostAndDoesNotHang) {
   for (int lost = 0; lost < 3; ++lost) {
     Group group = start(3);

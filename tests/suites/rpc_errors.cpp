@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <farad/worker.h>
 
+#include <cstdlib>
 #include <stdexcept>
 
 #include "suites/rpc_suite.h"
@@ -15,6 +16,7 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 int64_t fails(int64_t) { throw std::invalid_argument("no such file"); }
 int64_t relays_failure(int64_t x) { return Worker::current().rpc_sync<fails>("worker2", x); }
@@ -97,6 +99,40 @@ TEST_P(RpcSuite, SelfCallsFailLikeOthers) {
               ElementsAre("worker0", HasSubstr("worker0 \"")));
 }
 
+/// Sets a variable for the life of a group.
+struct Variable {
+  Variable(const char* name, const char* value) : name(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name); }
+  const char* const name;
+};
+
+TEST_P(RpcSuite, StackOfTheThrowTravelsWhereItIsWanted) {
+  const auto fail = [](Worker& worker) {
+    return remote_error_of([&] { worker.rpc_sync<[] { TORCH_CHECK(false, "shapes do not match"); }>("worker1"); });
+  };
+  {
+    Variable stacks("FARAD_STACKS", "1");
+    Group group = start(2);
+    const auto error = fail(group[0]);
+    EXPECT_THAT(error.text(), Not(HasSubstr("frame #")));
+    EXPECT_THAT(error.stack(), HasSubstr("frame #"));
+    EXPECT_THAT(error.what_without_backtrace(), HasSubstr(error.stack()));
+  }
+  Group group = start(2);
+  EXPECT_EQ(fail(group[0]).stack(), "");
+}
+
+TEST_P(RpcSuite, LimitsOfValuesAreTheConfiguredOnes) {
+  using Numbers = std::vector<std::vector<std::vector<int64_t>>>;
+  Variable depth("FARAD_LIMIT_DEPTH", "3");
+  Group group = start(2);
+
+  EXPECT_EQ((group[0].rpc_sync<[](std::vector<int64_t> x) { return x.size(); }>("worker1", std::vector<int64_t>{1})),
+            1u);
+  EXPECT_THROW((group[0].rpc_sync<[](Numbers x) { return x.size(); }>("worker1", Numbers{{{1}}})), Error);
+  EXPECT_THROW((group[0].rpc_sync<[] { return std::vector<Numbers>{{{{1}}}}; }>("worker1")), Error);
+}
+
 // --- Arguments that are none ---
 
 void takes_three(int32_t, std::string, std::vector<int64_t>) {}
@@ -107,7 +143,7 @@ std::string refusal_of(Worker& worker, A&&... arguments) {
   (void)&detail::Remote<takes_three>::known;
   detail::Outcall call;
   call.function = &detail::Remote<takes_three>::function;
-  call.arguments = detail::pack_arguments<Packed>(std::forward<A>(arguments)...);
+  call.arguments = detail::pack_arguments<Packed>({}, std::forward<A>(arguments)...);
   auto& agent = detail::WorkerCore::of(worker).agent();
   return message_of<Error>([&] { agent.call(base::Rank(1), std::move(call), {}); });
 }

@@ -15,7 +15,7 @@ namespace farad::detail {
 /// The arguments of a call by name; throws BadArguments, naming it, if they are none.
 std::vector<c10::IValue> read_values(Reader& in, std::string_view name);
 /// The other side of it.
-Packet pack_values(const std::vector<c10::IValue>& values);
+Packet pack_values(const std::vector<c10::IValue>& values, const ValueLimits& limits = {});
 
 /// "(Tensor, int)"
 std::string kinds_of(const std::vector<c10::IValue>& values);

@@ -170,12 +170,12 @@ struct RemoteKept {
 
 /// Writes the arguments of a call of Fn, each converted to its parameter's type.
 template <auto Fn, class... A>
-Packet pack_arguments(A&&... arguments) {
+Packet pack_arguments(const ValueLimits& limits, A&&... arguments) {
   using S = SignatureOf<Fn>;
   static_assert(S::takes_values, "[farad] a remote function takes values, const& or &&: its arguments come by message");
   static_assert(sizeof...(A) == S::count, "[farad] wrong number of arguments for this remote function");
   Packet packet;
-  Writer out(packet.body, packet.tensors, packet.references);
+  Writer out(packet.body, packet.tensors, packet.references, limits);
   typename S::Values values(std::forward<A>(arguments)...);
   write_each(out, values);
   return packet;
@@ -184,7 +184,7 @@ Packet pack_arguments(A&&... arguments) {
 template <class R>
 R unpack_result(Packet packet, std::string_view function) {
   if constexpr (!std::is_void_v<R>) {
-    Reader in(packet.body, packet.tensors);
+    Reader in(packet.body, packet.tensors, packet.limits);
     in.use(packet.references);
     R value{};
     if (!detail::read(in, value) || !in.finish()) {

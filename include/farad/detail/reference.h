@@ -45,6 +45,8 @@ std::shared_ptr<RefHandle> remote_on(const std::shared_ptr<RefHandle>&, Outcall 
 std::shared_ptr<RefHandle> remote_at(const std::shared_ptr<WorkerCore>&, int rank, Outcall call,
                                      const CallOptions& options);
 std::shared_ptr<FutureHost> host_of(const RefHandle&);
+/// Of values that its worker sends.
+ValueLimits limits_of(const RefHandle&);
 
 /// A method of an object, whether the value is that object or holds it (a module holder, a smart pointer).
 template <class T, auto Fn, class... A>

@@ -22,6 +22,7 @@ struct ValueLimits {
   uint32_t elements = 1u << 24;
 };
 
+/// One worker's share of a value that lives on one worker; see rref.h.
 class RefHandle;
 using References = std::vector<std::shared_ptr<RefHandle>>;
 
@@ -31,8 +32,8 @@ class Writer {
  public:
   Writer(std::vector<char>& body, std::vector<at::Tensor>& tensors, ValueLimits limits = {})
       : body_(body), tensors_(tensors), limits_(limits) {}
-  Writer(std::vector<char>& body, std::vector<at::Tensor>& tensors, References& references)
-      : body_(body), tensors_(tensors), references_(&references) {}
+  Writer(std::vector<char>& body, std::vector<at::Tensor>& tensors, References& references, ValueLimits limits)
+      : body_(body), tensors_(tensors), references_(&references), limits_(limits) {}
 
   void boolean(bool value);
   void integer(int64_t value);

@@ -16,5 +16,7 @@ void fuzz_frame(Input input);
 void fuzz_tensor(Input input);
 /// The body of a message, read as values of every type that travels.
 void fuzz_value(Input input);
+/// The arguments of a call by name.
+void fuzz_ivalue(Input input);
 
 }  // namespace farad::fuzz

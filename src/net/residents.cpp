@@ -50,6 +50,11 @@ Residents::Resident* Residents::make_resident() {
 }
 
 void Residents::reside(Resident& self) {
+  // Also if a simulated crash unwinds us: join() waits for this.
+  const auto end = c10::make_scope_exit([&] {
+    self.ended.store(true);
+    ended_->unpark();
+  });
   while (!stopping_.load()) {
     if (acting_.load() != &self) {
       {
@@ -79,8 +84,6 @@ void Residents::reside(Resident& self) {
     }
   }
   run_tasks(self);  // What was taken in is answered, or at least ends.
-  self.ended.store(true);
-  ended_->unpark();
 }
 
 bool Residents::run_in_place(Task& task) {

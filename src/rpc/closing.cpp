@@ -82,6 +82,7 @@ void Closing::report(Outbox& out) {
     reports_[self_] = now_;
     return consider(out);
   }
+  reported_to_ = decider();
   out.emplace_back(decider(), Note{What::Report, now_.traffic, now_.look, {}}.encode());
 }
 
@@ -116,7 +117,8 @@ void Closing::update(Activity now) {
     // Threads look one after the other, but come here in any order.
     if (!begun_ || decided_ || now.look < now_.look) return;
     now_ = std::move(now);
-    if (decider() != self_ && asked_by_ != decider()) return;  // It will ask.
+    // It will ask. But it must have heard from us once: that it is gone shows only where one has talked to it.
+    if (decider() != self_ && asked_by_ != decider() && reported_to_ == decider()) return;
     report(out);
     if (out.empty() && !decided_) return;  // Calls that come and go wake nobody.
   }
@@ -274,6 +276,8 @@ void Closing::remove(Rank rank, std::set<Rank>& to, Outbox& out) {
   reports_.erase(rank);  // If it comes back, it starts anew.
   entries_.erase(rank);
   asked_.erase(rank);
+  if (reported_to_ == rank) reported_to_.reset();
+  if (asked_by_ == rank) asked_by_.reset();
   const bool at_barrier = entered_ > passed_;
   if (before != decider()) {  // Whoever decides now has heard nothing yet.
     if (begun_ || at_barrier) ask_all(out);

@@ -106,6 +106,7 @@ class Closing {
   std::map<base::Rank, Activity> reports_ GUARDED_BY(mutex_);
   std::set<base::Rank> asked_ GUARDED_BY(mutex_);  // By us, in this life of theirs.
   std::optional<base::Rank> asked_by_ GUARDED_BY(mutex_);
+  std::optional<base::Rank> reported_to_ GUARDED_BY(mutex_);  // Last.
   std::map<base::Rank, uint64_t> entries_ GUARDED_BY(mutex_);
   std::set<base::Rank> confirmed_ GUARDED_BY(mutex_);
   std::set<base::Rank> lost_ GUARDED_BY(mutex_);

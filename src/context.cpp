@@ -5,8 +5,10 @@
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "autograd/drawing.h"
 #include "autograd/service.h"
 #include "worker_core.h"
 
@@ -80,6 +82,11 @@ std::shared_ptr<LocalContext> find(detail::WorkerCore& core, int64_t id, const c
   return context;
 }
 
+autograd::Drawing draw_here(int64_t context) {
+  auto& core = detail::WorkerCore::of(Worker::current());
+  return autograd::draw(*find(core, context, "dot"));
+}
+
 Gradients read(detail::WorkerCore& core, const std::shared_ptr<LocalContext>& context) {
   return Gradients(core.gradients().backward().gradients(context).entries());
 }
@@ -148,6 +155,20 @@ Gradients Context::gradients() const { return read(*core_, local_); }
 
 at::Tensor Context::gradient(const at::Tensor& leaf) const {
   return core_->gradients().backward().gradients(local_).find(leaf);
+}
+
+std::string Context::dot() const {
+  auto& service = core_->gradients();
+  const autograd::CurrentScope outside(&service.contexts(), nullptr);
+  std::vector<autograd::Drawing> parts;
+  std::vector<uint16_t> workers{static_cast<uint16_t>(core_->self().rank)};
+  for (size_t i = 0; i < workers.size(); i++) {  // Each may name more.
+    parts.push_back(core_->handle().rpc_sync<draw_here>(workers[i], id()));
+    for (const auto peer : parts.back().peers) {
+      if (std::find(workers.begin(), workers.end(), peer) == workers.end()) workers.push_back(peer);
+    }
+  }
+  return autograd::to_dot(local_->id(), parts);
 }
 
 ContextScope::ContextScope(Context& context) : core_(context.core_) {

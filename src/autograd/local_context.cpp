@@ -60,6 +60,11 @@ GradientStore LocalContext::gradients() const {
   return gradients_;
 }
 
+LocalContext::Work::Begun LocalContext::look() const {
+  base::Lock lock(mutex_);
+  return snapshot(nullptr);
+}
+
 // --- Passes ---
 
 LocalContext::Work LocalContext::step(const std::function<void(Passes&, Effects&)>& change) {
@@ -265,7 +270,7 @@ LocalContext::Work::Begun LocalContext::snapshot(std::shared_ptr<Part> part) con
   Work::Begun begun{std::move(part), {}, traffic_.met(), {}};
   auto& entries = begun.entries;
   entries.context = id_;
-  if (begun.part->roots) entries.roots = begun.part->roots->edges;
+  if (begun.part && begun.part->roots) entries.roots = begun.part->roots->edges;
   for (const auto& [pair, sent] : recording_.sent()) entries.sends.push_back(sent.node);
   for (const auto& [pair, received] : recording_.received()) {
     const auto from = received.from.rank;

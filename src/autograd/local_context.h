@@ -133,6 +133,8 @@ class LocalContext final : private Surroundings {
   bool settled() const EXCLUDES(mutex_);
 
   Debug::Context describe() const EXCLUDES(mutex_);
+  /// Where a pass would come in if one began now.
+  Work::Begun look() const EXCLUDES(mutex_);
 
  private:
   std::vector<base::Rank> members() const override { return group_->members; }

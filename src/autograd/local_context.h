@@ -38,6 +38,7 @@ class LocalContext final : private Surroundings {
   LocalContext(ContextId id, std::shared_ptr<const Group> group);
 
   ContextId id() const { return id_; }
+  bool made_here() const { return static_cast<uint64_t>(id_.value) >> 48 == group_->self.value; }
   const Group& group() const { return *group_; }
 
   // --- Messages that carry its id; see Traffic ---

@@ -58,10 +58,18 @@ class Recorder::Made final : public rpc::Interceptor::Made {
   }
 
  private:
-  /// A callee records every result in need of a gradient, unless it has released the context, which it does before us
-  /// only if it had lost us for a while. What it recorded before is gone: better an error than a gradient too small.
+  /// A callee records every result in need of a gradient, unless it has released the context. Where we made it, it does
+  /// that before us only if it had lost us for a while: what it recorded before is gone, and better an error than a
+  /// gradient too small. Elsewhere it has most likely ended, and we will hear of it: no call fails for that. If it has
+  /// not, a pass that reaches this result fails, because the callee knows no such message.
   base::Status check_unrecorded(const std::vector<at::Tensor>& tensors) const {
-    if (!context_ || !grad_ || in_need_of_gradients(tensors).empty() || context_->released()) return {};
+    const auto needy = in_need_of_gradients(tensors);
+    if (!context_ || !grad_ || needy.empty() || context_->released()) return {};
+    if (!context_->made_here()) {
+      for (const auto& tensor : needy) tensor.set_requires_grad(false);
+      set_history(compat::make_node<RecvNode>(Passage{context_->id(), {}, to_, function_}), needy);
+      return {};
+    }
     return {base::Code::PeerLost, "[autograd] the result of \"" + function_ + "\" was not recorded in context " +
                                       std::to_string(context_->id().value) + ": " + context_->group().name_of(to_) +
                                       " has ended its part in it, because the connection was lost"};

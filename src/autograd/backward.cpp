@@ -173,6 +173,7 @@ void Backward::send(const std::shared_ptr<LocalContext>& context, base::Rank to,
   const auto pass = mail.message.pass;
   const auto sent = services_.fabric.post(to, encode(mail, std::move(tensors)));
   if (sent.status.ok()) {
+    sent_.fetch_add(1, std::memory_order_relaxed);
     if (recorded) context->went(mail.pair, {to, sent.incarnation});
     return;
   }

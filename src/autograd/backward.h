@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -43,6 +45,9 @@ class Backward {
   /// On the driving thread.
   void on_message(net::Peer from, wire::Message&& message);
 
+  /// How many messages of passes this worker has sent. Any thread.
+  uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
+
   /// Does what came of something that happened to a context. Any thread.
   void perform(const std::shared_ptr<LocalContext>& context, LocalContext::Work work);
 
@@ -62,6 +67,7 @@ class Backward {
   const Services services_;
   Contexts& contexts_;
   Recorder& recorder_;
+  std::atomic<uint64_t> sent_{0};
 };
 
 }  // namespace farad::autograd

@@ -1,0 +1,127 @@
+#include "backward/report.h"
+
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include "common/sample.h"
+
+namespace farad::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* columns[] = {"shm", "tcp", "torch"};
+
+std::optional<double> number(const json& results, const std::string& path) {
+  const json::json_pointer pointer(path);
+  if (!results.contains(pointer)) return {};
+  return results[pointer].get<double>();
+}
+
+const char* verdict(bool reached, bool binds = true) { return !binds ? "" : reached ? "  reached" : "  MISSED"; }
+
+void print_times(const json& results, const std::string& placement) {
+  std::printf("\n%s: a context, its calls and a pass, p50 / p99\n  %-18s", placement.c_str(), "");
+  for (const char* column : columns) std::printf(" %19s", column);
+  std::printf("\n");
+  for (const char* what : {"one call", "ten calls"}) {
+    std::printf("  %-18s", what);
+    for (const char* column : columns) {
+      const json::json_pointer path("/" + placement + "/" + column + "/" + what);
+      std::string text = "-";
+      if (results.contains(path)) {
+        const auto sample = results[path].get<Sample>();
+        text = readable_time(sample.p50) + " / " + readable_time(sample.p99);
+      }
+      std::printf(" %19s", text.c_str());
+    }
+    std::printf("\n");
+  }
+  std::printf("%s: passes of one call, a second\n", placement.c_str());
+  for (const char* threads : {"1", "4", "16"}) {
+    std::printf("  %2s threads        ", threads);
+    for (const char* column : columns) {
+      const auto rate = number(results, "/" + placement + "/" + column + "/threads/" + threads);
+      std::printf(" %19.0f", rate.value_or(0));
+    }
+    std::printf("\n");
+  }
+}
+
+/// Against PyTorch's dist_autograd.
+struct Target {
+  const char* what;
+  const char* path;
+  const char* transport;
+  double bound;
+  bool rate;  ///< ours / theirs, else theirs / ours
+};
+
+constexpr Target targets[] = {
+    {"one call", "one call/p50", "shm", 25, false},   {"one call", "one call/p50", "tcp", 12, false},
+    {"ten calls", "ten calls/p50", "shm", 30, false}, {"1 thread", "threads/1", "shm", 30, true},
+    {"4 threads", "threads/4", "shm", 30, true},      {"16 threads", "threads/16", "shm", 30, true},
+};
+
+bool print_target(const json& results, const std::string& placement, const Target& target, bool binds) {
+  const auto ours = number(results, "/" + placement + "/" + target.transport + "/" + target.path);
+  const auto theirs = number(results, "/" + placement + "/torch/" + target.path);
+  if (!ours || !theirs) {
+    std::printf("  %-10s %-10s %-4s not measured\n", placement.c_str(), target.what, target.transport);
+    return true;
+  }
+  const double ratio = target.rate ? *ours / *theirs : *theirs / *ours;
+  const bool reached = ratio >= target.bound;
+  std::printf("  %-10s %-10s %-4s %6.1fx (at least %.0fx)%s\n", placement.c_str(), target.what, target.transport, ratio,
+              target.bound, verdict(reached, binds));
+  return reached || !binds;
+}
+
+/// What needs no peer. Times bind on the same core, counts everywhere.
+bool print_own(const std::string& placement, const std::string& transport, const json& ours, bool binds) {
+  constexpr double most_of_fast = 1.10, most_of_memcpy = 2;
+  const char *where = placement.c_str(), *by = transport.c_str();
+  bool all = true;
+  for (const auto& [what, modes] : ours["modes"].items()) {
+    const double ratio = modes["ratio"].get<double>();
+    const bool reached = ratio <= most_of_fast;
+    std::printf("  %-10s %-4s SMART %.2fx of FAST, %s (at most %.2fx)%s\n", where, by, ratio, what.c_str(),
+                most_of_fast, verdict(reached, binds));
+    all &= reached || !binds;
+  }
+  const double pass = ours["large"]["pass"]["p50"].get<double>();
+  const double copy = ours["large"]["memcpy"]["p50"].get<double>();
+  const bool quick = pass <= most_of_memcpy * copy, has_to = binds && transport == "shm";
+  std::printf("  %-10s %-4s a gradient of 64 MiB: %s, %.2fx of a memcpy of it (at most %.0fx)%s\n", where, by,
+              readable_time(pass).c_str(), pass / copy, most_of_memcpy, verdict(quick, has_to));
+  all &= quick || !has_to;
+  for (const auto& [what, messages] : ours["messages"].items()) {
+    const auto sent = messages["sent"].get<uint64_t>(), bound = messages["bound"].get<uint64_t>();
+    std::printf("  %-10s %-4s messages of a pass over %s: %lu (at most %lu)%s\n", where, by, what.c_str(), sent, bound,
+                verdict(sent <= bound));
+    all &= sent <= bound;
+  }
+  return all;
+}
+
+}  // namespace
+
+bool report(const json& results) {
+  for (const auto& [placement, whos] : results.items()) print_times(results, placement);
+  std::printf("\nRatios to PyTorch's dist_autograd; those of the same core bind\n");
+  bool reached = true;
+  for (const auto& [placement, whos] : results.items()) {
+    for (const auto& target : targets) reached &= print_target(results, placement, target, placement == "same core");
+  }
+  std::printf("\nOf farad alone\n");
+  for (const auto& [placement, whos] : results.items()) {
+    for (const char* transport : {"shm", "tcp"}) {
+      if (whos.contains(transport))
+        reached &= print_own(placement, transport, whos[transport], placement == "same core");
+    }
+  }
+  return reached;
+}
+
+}  // namespace farad::bench

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace farad::bench {
+
+using Words = std::vector<std::string>;
+
+/// Runs passes over the other worker and writes JSON to standard output: rendezvous, transport.
+void pass_client(const Words&);
+/// Joins and closes, as servers do: rendezvous, transport.
+void pass_server(const Words&);
+
+/// A graph of one process, for callgrind: "farad" or "torch", how many passes. Writes the number of nodes of a pass.
+void walk_graph(const Words&);
+
+}  // namespace farad::bench

@@ -1,7 +1,8 @@
 #include "autograd/gradient_store.h"
 
+#include <c10/core/GradMode.h>
+
 #include "autograd/engine/accumulate.h"
-#include "c10/core/GradMode.h"
 
 namespace farad::autograd {
 

@@ -102,7 +102,8 @@ void Closing::begin(Activity now) {
   {
     base::Lock lock(mutex_);
     begun_ = true;
-    now_ = std::move(now);
+    // Who came here meanwhile has looked later, and may have seen the last work end.
+    if (now.look >= now_.look) now_ = std::move(now);
     for (Rank rank : lost_) out.emplace_back(rank, Note{What::Greet, {}, 0, {}}.encode());
     ask_all(out);
     report(out);
@@ -115,8 +116,9 @@ void Closing::update(Activity now) {
   {
     base::Lock lock(mutex_);
     // Threads look one after the other, but come here in any order.
-    if (!begun_ || decided_ || now.look < now_.look) return;
+    if (decided_ || now.look < now_.look) return;
     now_ = std::move(now);
+    if (!begun_) return;
     // It will ask. But it must have heard from us once: that it is gone shows only where one has talked to it.
     if (decider() != self_ && asked_by_ != decider() && reported_to_ == decider()) return;
     report(out);

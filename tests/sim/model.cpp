@@ -1,6 +1,7 @@
 #include "sim/model.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <farad/autograd.h>
 #include <farad/rref.h>
 #include <farad/worker.h>

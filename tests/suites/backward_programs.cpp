@@ -1,6 +1,7 @@
 // The programs that hang, leak or go wrong with other systems (docs/design/backward.md), and what they do here.
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <farad/autograd.h>
 
 #include "suites/rpc_suite.h"

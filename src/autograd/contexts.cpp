@@ -184,10 +184,12 @@ void Contexts::on_entry(net::Peer from, ContextId id, uint64_t messages) {
     if (maker_of(id) == from.rank) release(context, Reason::Over);
   } else {
     context->expect(from, messages & ~maker_lost);
-    if (!(messages & maker_lost)) {
-      release(context, Reason::Over);
-    } else if (!context->released()) {
+    if (context->released()) {
+      release(context, Reason::Over);  // It is told too, if it was not among those we knew.
+    } else if (messages & maker_lost) {
       watch(id);
+    } else if (maker_of(id) != group_->self) {  // What is ours ends when we end it, whatever others believe.
+      release(context, Reason::Over);
     }
   }
   forget_if_settled(*context);

@@ -29,9 +29,7 @@ void list(std::ostream& out, const char* what, const std::vector<Debug::Context>
   out << what << ": " << contexts.size() << '\n';
   for (const auto& context : contexts) {
     out << "  " << context.id << ": " << context.sends << " sends, " << context.recvs << " recvs, " << context.passes
-        << " passes" << (context.released ? "; released" : "");
-    for (const auto& peer : context.awaited) out << ", awaits " << peer;
-    out << '\n';
+        << " passes\n";
   }
 }
 

@@ -84,7 +84,6 @@ std::unique_ptr<autograd::Service> WorkerCore::make_gradients() {
 }
 
 void WorkerCore::end(const std::string& why) {
-  gradients_->close();
   agent_->end(why);
   table_->close();
 }

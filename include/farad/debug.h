@@ -25,11 +25,9 @@ struct Debug {
 
   struct Context {
     int64_t id = 0;
-    bool released = false;                  ///< ended; its id is kept because messages of it may still come
-    size_t sends = 0;                       ///< messages in need of gradients that went from here
-    size_t recvs = 0;                       ///< and that came here
-    size_t passes = 0;                      ///< that run
-    std::vector<std::string> awaited = {};  ///< after its end: from whom messages may still come
+    size_t sends = 0;   ///< messages in need of gradients that went from here
+    size_t recvs = 0;   ///< and that came here
+    size_t passes = 0;  ///< that run
   };
 
   std::vector<Call> made;         ///< calls of this worker that wait for their reply

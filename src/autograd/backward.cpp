@@ -165,7 +165,7 @@ void Backward::send(const std::shared_ptr<LocalContext>& context, base::Rank to,
                     std::vector<at::Tensor> tensors) {
   PassMail mail{std::move(message), context->begin_message(to, LocalContext::Kind::Pass), {}, 0};
   compat::Ptr<SendNode> recorded;
-  if (mail.counted && !tensors.empty()) recorded = recorder_.record_send(*context, to, "a gradient", tensors);
+  if (mail.living && !tensors.empty()) recorded = recorder_.record_send(*context, to, "a gradient", tensors);
   if (recorded) {
     mail.pair = recorded->passage().pair;
     mail.recorded = recorded->num_inputs();
@@ -174,11 +174,10 @@ void Backward::send(const std::shared_ptr<LocalContext>& context, base::Rank to,
   const auto sent = services_.fabric.post(to, encode(mail, std::move(tensors)));
   if (sent.status.ok()) {
     sent_.fetch_add(1, std::memory_order_relaxed);
-    if (recorded) context->went(mail.pair, {to, sent.incarnation});
+    if (recorded) contexts_.went(context, mail.pair, {to, sent.incarnation});
     return;
   }
-  if (mail.counted) contexts_.undo_message(*context, to);
-  if (recorded) perform(context, context->drop(mail.pair));
+  if (recorded) contexts_.drop(context, mail.pair);
   if (sent.status.code() == base::Code::PeerLost) {
     perform(context, context->step([&](Passes& passes, Effects& effects) { passes.on_lost(to, effects); }));
   } else if (sent.status.code() != base::Code::Closed) {
@@ -190,7 +189,7 @@ void Backward::on_message(net::Peer from, wire::Message&& message) {
   PassMail mail;
   if (auto status = decode(message, mail); !status.ok()) return services_.warn(status);
   const auto id = mail.message.context;
-  const auto context = mail.counted ? contexts_.take_message(id, from, LocalContext::Kind::Pass) : contexts_.find(id);
+  const auto context = mail.living ? contexts_.take_message(id, from, LocalContext::Kind::Pass) : contexts_.find(id);
   if (!context) {
     PassMessage answer;
     if (Passes::answer_released(services_.fabric.self().rank, mail.message, answer)) {

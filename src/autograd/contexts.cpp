@@ -5,7 +5,7 @@
 namespace farad::autograd {
 namespace {
 
-constexpr size_t entry_bytes = sizeof(int64_t) + sizeof(uint64_t);
+constexpr size_t entry_bytes = sizeof(int64_t) + sizeof(uint8_t);
 
 base::Rank maker_of(ContextId id) { return base::Rank(static_cast<uint16_t>(static_cast<uint64_t>(id.value) >> 48)); }
 
@@ -19,44 +19,45 @@ Contexts::Contexts(std::shared_ptr<const Group> group, uint64_t birth, Services 
 std::shared_ptr<LocalContext> Contexts::make() {
   base::Lock lock(mutex_);
   const ContextId id(static_cast<int64_t>(make_id(group_->self, next_++)));
-  return contexts_.emplace(id, std::make_shared<LocalContext>(id, group_)).first->second;
-}
-
-std::shared_ptr<LocalContext> Contexts::find_or_make(ContextId id) {
-  std::shared_ptr<LocalContext> context;
-  bool unsure = false;
-  {
-    base::Lock lock(mutex_);
-    auto& place = contexts_[id];
-    if (!place) {
-      place = std::make_shared<LocalContext>(id, group_);
-      unsure = had_losses_;
-    }
-    context = place;
+  auto context = std::make_shared<LocalContext>(id, group_);
+  if (closed_) {
+    (void)context->release();  // Nothing has happened in it, so nothing comes of it.
+  } else {
+    places_.emplace(id, Place{context, {}});
   }
-  if (unsure) watch(id);
   return context;
-}
-
-void Contexts::watch(ContextId id) {
-  if (const auto maker = maker_of(id); maker != group_->self) tell({{maker, {id, watches}}});
 }
 
 std::shared_ptr<LocalContext> Contexts::find(ContextId id) const {
   base::Lock lock(mutex_);
-  const auto found = contexts_.find(id);
-  return found == contexts_.end() || found->second->released() ? nullptr : found->second;
+  const auto found = places_.find(id);
+  return found == places_.end() ? nullptr : found->second.context;
 }
 
-bool Contexts::knows(ContextId id) const {
-  base::Lock lock(mutex_);
-  return contexts_.contains(id);
+std::shared_ptr<LocalContext> Contexts::find_or_make(ContextId id) {
+  std::shared_ptr<LocalContext> context;
+  {
+    base::Lock lock(mutex_);
+    const auto found = places_.find(id);
+    if (found != places_.end()) return found->second.context;
+    if (maker_of(id) == group_->self || closed_) return nullptr;  // One of ours that is not here has ended.
+    context = std::make_shared<LocalContext>(id, group_);
+    places_.emplace(id, Place{context, {}});
+  }
+  tell(maker_of(id), {id, News::Joined});
+  return context;
 }
 
 std::vector<std::shared_ptr<LocalContext>> Contexts::all() const {
   std::vector<std::shared_ptr<LocalContext>> contexts;
   base::Lock lock(mutex_);
-  for (const auto& [id, context] : contexts_) contexts.push_back(context);
+  for (const auto& [id, place] : places_) contexts.push_back(place.context);
+  return contexts;
+}
+
+std::vector<std::shared_ptr<LocalContext>> Contexts::made_by(base::Rank maker) const {
+  auto contexts = all();
+  std::erase_if(contexts, [&](const auto& context) { return maker_of(context->id()) != maker; });
   return contexts;
 }
 
@@ -66,14 +67,7 @@ void Contexts::describe(Debug& debug) const {
 
 std::shared_ptr<LocalContext> Contexts::take_message(ContextId id, net::Peer from, LocalContext::Kind kind) {
   auto context = find_or_make(id);
-  if (context->take_message(from, kind)) return context;
-  if (context->should_ask(from.rank)) tell({{from.rank, {id, watches}}});
-  forget_if_settled(*context);
-  return nullptr;
-}
-
-void Contexts::undo_message(LocalContext& context, base::Rank to) {
-  if (!context.undo_message(to)) tell({{to, {context.id(), one_less}}});
+  return context && context->take_message(from, kind) ? context : nullptr;
 }
 
 void Contexts::add(const std::shared_ptr<LocalContext>& context, PairId pair, Recording::Received received,
@@ -81,50 +75,75 @@ void Contexts::add(const std::shared_ptr<LocalContext>& context, PairId pair, Re
   services_.perform(context, context->add(pair, std::move(received), except));
 }
 
-void Contexts::drop(const std::shared_ptr<LocalContext>& context, PairId pair, base::Rank to) {
+void Contexts::went(const std::shared_ptr<LocalContext>& context, PairId pair, net::Peer to) {
+  services_.perform(context, context->went(pair, to));
+}
+
+void Contexts::drop(const std::shared_ptr<LocalContext>& context, PairId pair) {
   services_.perform(context, context->drop(pair));
-  undo_message(*context, to);
 }
 
 void Contexts::drop_reply(net::Peer to, uint64_t call) {
   for (const auto& context : all()) {
-    if (const auto pair = context->result_of(to, call); pair.value) return drop(context, pair, to.rank);
+    if (const auto pair = context->result_of(to, call); pair.value) return drop(context, pair);
   }
 }
 
-// --- Releases ---
+// --- The end ---
+
+Contexts::Place Contexts::take(ContextId id) {
+  base::Lock lock(mutex_);
+  auto taken = places_.extract(id);
+  return taken ? std::move(taken.mapped()) : Place{};
+}
 
 void Contexts::release(ContextId id) {
-  if (const auto context = find(id)) release(context, Reason::Over);
+  const auto [context, joined] = take(id);
+  if (!context) return;
+  services_.perform(context, context->release());
+  for (const auto rank : joined) tell(rank, {id, News::Ended});
 }
 
 void Contexts::close() {
-  for (const auto& context : all()) release(context, Reason::Closing);
-}
-
-void Contexts::release(const std::shared_ptr<LocalContext>& context, Reason reason) {
-  LocalContext::Work work;
-  const auto untold = context->release(work);
-  services_.perform(context, std::move(work));
-  std::vector<std::pair<base::Rank, Entry>> news;
-  for (const auto& [rank, messages] : untold) {
-    if (rank == group_->self) {
-      context->expect({rank, {}}, messages);
-    } else if (reason != Reason::Closing) {
-      news.emplace_back(rank, Entry(context->id(), messages | (reason == Reason::MakerLost ? maker_lost : 0)));
-    }
+  {
+    base::Lock lock(mutex_);
+    closed_ = true;
   }
-  tell(news);
-  forget_if_settled(*context);
+  for (const auto& context : all()) {
+    (void)take(context->id());
+    services_.perform(context, context->release());
+  }
 }
 
-void Contexts::tell(const std::vector<std::pair<base::Rank, Entry>>& news) {
-  if (news.empty()) return;
+void Contexts::give_up(base::Rank maker) {
+  {
+    base::Lock lock(mutex_);
+    unanswered_.erase(maker);
+  }
+  for (const auto& context : made_by(maker)) release(context->id());
+}
+
+void Contexts::on_lost(net::Peer peer) {
+  for (const auto& context : all()) services_.perform(context, context->on_lost(peer));
+  const auto in_doubt = made_by(peer.rank);
+  if (in_doubt.empty()) return;
+  int unanswered = 0;
+  {
+    base::Lock lock(mutex_);
+    unanswered = ++unanswered_[peer.rank];
+  }
+  if (unanswered >= most_unanswered) return give_up(peer.rank);
+  for (const auto& context : in_doubt) tell(peer.rank, {context->id(), News::StillThere});
+}
+
+// --- What workers tell each other of it ---
+
+void Contexts::tell(base::Rank to, Entry entry) {
   {
     base::Lock lock(mutex_);
     const bool waiting = !untold_.empty();
-    for (const auto& [rank, entry] : news) untold_[rank].push_back(entry);
-    if (waiting) return;  // The task that is to tell of those tells of these, too.
+    untold_[to].push_back(entry);
+    if (waiting) return;  // The task that is to tell of those tells of this, too.
   }
   services_.later([this] { flush(); });
 }
@@ -138,85 +157,55 @@ void Contexts::flush() {
   for (const auto& [rank, entries] : untold) {
     wire::Bytes body(entries.size() * entry_bytes);
     char* next = body.data();
-    for (const auto& [id, messages] : entries) next = wire::put(wire::put(next, id.value), messages);
-    if (!services_.post(rank, std::move(body))) on_unreachable(rank, entries);
+    for (const auto& [id, news] : entries) next = wire::put(wire::put(next, id.value), static_cast<uint8_t>(news));
+    if (!services_.post(rank, std::move(body))) give_up(rank);  // No loss will be told of it.
   }
 }
 
-/// Of one that was gone before it was ever reached, nothing else will tell.
-void Contexts::on_unreachable(base::Rank peer, const std::vector<Entry>& untold) {
-  for (const auto& [id, messages] : untold) {
-    if (!knows(id)) continue;
-    const auto context = find_or_make(id);
-    context->unmeet(peer);
-    if (maker_of(id) == peer) release(context, Reason::MakerLost);
-    forget_if_settled(*context);
-  }
-}
-
-base::Status Contexts::on_release(net::Peer from, std::span<const char> body) {
+base::Status Contexts::on_news(net::Peer from, std::span<const char> body) {
   if (body.size() % entry_bytes != 0) {
-    return {base::Code::Protocol, "[autograd] a list of releases that is cut off, from " + group_->name_of(from.rank)};
+    return {base::Code::Protocol, "[autograd] news of contexts that are cut off, from " + group_->name_of(from.rank)};
   }
   for (const char* next = body.data(); next != body.data() + body.size();) {
     const ContextId id(wire::take<int64_t>(next));
-    on_entry(from, id, wire::take<uint64_t>(next));
+    if (auto status = on_entry(from.rank, id, News(wire::take<uint8_t>(next))); !status.ok()) return status;
   }
   return {};
 }
 
-void Contexts::on_entry(net::Peer from, ContextId id, uint64_t messages) {
-  if (messages == watches) {
-    const auto context = find(id);
-    if (!context || !context->watched_by(from)) tell({{from.rank, {id, unknown}}});
-    return;
+base::Status Contexts::on_entry(base::Rank from, ContextId id, News news) {
+  const bool asks = news == News::Joined || news == News::StillThere;
+  const bool tells = news == News::Runs || news == News::Ended;
+  if ((!asks && !tells) || maker_of(id) != (asks ? group_->self : from)) {
+    return {base::Code::Protocol, "[autograd] news " + std::to_string(static_cast<int>(news)) + " of context " +
+                                      std::to_string(id.value) + ", which is none, or not for " +
+                                      group_->name_of(from) + " to tell"};
   }
-  if (!knows(id)) {
-    // Nothing of it is on its way here: it need not be made for that. But it may wait to hear from us.
-    if (messages == 0) tell({{from.rank, {id, unknown}}});
-    if (messages == 0 || messages == unknown) return;
+  if (asks) {
+    answer(from, id, news);
+    return {};
   }
-  const auto context = find_or_make(id);
-  if (messages == one_less) {
-    context->expect_one_less(from);
-  } else if (messages == unknown) {
-    context->expect(from, 0);
-    if (maker_of(id) == from.rank) release(context, Reason::Over);
-  } else {
-    context->expect(from, messages & ~maker_lost);
-    if (context->released()) {
-      release(context, Reason::Over);  // It is told too, if it was not among those we knew.
-    } else if (messages & maker_lost) {
-      watch(id);
-    } else if (maker_of(id) != group_->self) {  // What is ours ends when we end it, whatever others believe.
-      release(context, Reason::Over);
-    }
-  }
-  forget_if_settled(*context);
-}
-
-void Contexts::on_lost(net::Peer peer) {
   {
     base::Lock lock(mutex_);
-    untold_.erase(peer.rank);
-    had_losses_ = true;
+    unanswered_.erase(from);
   }
-  for (const auto& context : all()) {
-    bool was_heard = false;
-    services_.perform(context, context->on_lost(peer, was_heard));
-    if (maker_of(context->id()) == peer.rank && !was_heard) {
-      release(context, Reason::MakerLost);  // Perhaps it was only the connection; but we have tried another.
-    } else if (!context->released()) {
-      watch(context->id());
-    }
-    forget_if_settled(*context);
-  }
+  if (news == News::Ended) release(id);
+  return {};
 }
 
-void Contexts::forget_if_settled(const LocalContext& context) {
-  if (!context.settled()) return;
-  base::Lock lock(mutex_);
-  contexts_.erase(context.id());
+void Contexts::answer(base::Rank from, ContextId id, News question) {
+  bool runs = false;
+  {
+    base::Lock lock(mutex_);
+    const auto found = places_.find(id);
+    runs = found != places_.end();
+    if (runs) found->second.joined.insert(from);
+  }
+  if (!runs) {
+    tell(from, {id, News::Ended});
+  } else if (question == News::StillThere) {
+    tell(from, {id, News::Runs});
+  }
 }
 
 }  // namespace farad::autograd

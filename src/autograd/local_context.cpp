@@ -13,21 +13,15 @@ LocalContext::LocalContext(ContextId id, std::shared_ptr<const Group> group)
 bool LocalContext::begin_message(base::Rank to, Kind kind) {
   base::Lock lock(mutex_);
   if (released_) return false;
-  traffic_.sent(to, kind == Kind::Forward);
-  return true;
-}
-
-bool LocalContext::undo_message(base::Rank to) {
-  base::Lock lock(mutex_);
-  if (released_) return false;
-  traffic_.unsent(to);
+  if (kind == Kind::Forward) peers_.meet(to);
   return true;
 }
 
 bool LocalContext::take_message(net::Peer from, Kind kind) {
   base::Lock lock(mutex_);
-  traffic_.received(from, kind == Kind::Forward);
-  return !released_;
+  if (released_) return false;
+  if (kind == Kind::Forward) peers_.meet(from);
+  return true;
 }
 
 // --- Recording ---
@@ -37,11 +31,6 @@ void LocalContext::add(compat::Ptr<SendNode> node, uint64_t call) {
   if (!released_) recording_.add(std::move(node), call);
 }
 
-void LocalContext::went(PairId pair, net::Peer to) {
-  base::Lock lock(mutex_);
-  recording_.went(pair, to);
-}
-
 PairId LocalContext::result_of(net::Peer to, uint64_t call) const {
   base::Lock lock(mutex_);
   return recording_.result_of(to, call);
@@ -49,10 +38,7 @@ PairId LocalContext::result_of(net::Peer to, uint64_t call) const {
 
 Debug::Context LocalContext::describe() const {
   base::Lock lock(mutex_);
-  Debug::Context context{id_.value,     released_, recording_.sent().size(), recording_.received().size(),
-                         parts_.size(), {}};
-  if (released_) context.awaited = traffic_.awaited(group_->name_of);
-  return context;
+  return {id_.value, recording_.sent().size(), recording_.received().size(), parts_.size()};
 }
 
 GradientStore LocalContext::gradients() const {
@@ -106,24 +92,43 @@ LocalContext::Work LocalContext::add(PairId pair, Recording::Received received, 
   return work;
 }
 
-LocalContext::Work LocalContext::drop(PairId pair) {
-  Work work;
-  compat::Ptr<SendNode> node;  // Ends after the lock: it may be the last that holds a graph.
+LocalContext::Work LocalContext::went(PairId pair, net::Peer to) {
+  compat::Ptr<SendNode> node;
   base::Lock lock(mutex_);
-  node = recording_.drop(pair);
-  if (released_ || !node) return work;
-  passes_.null_send(pair, work.effects);
-  gather(work);
+  if (released_) return {};
+  if (peers_.meet(to)) {
+    recording_.went(pair, to);
+    return {};
+  }
+  auto work = drop_now(node, pair);  // That life was lost before we could say that the message went there.
   lock.unlock();
   return work;
 }
 
-LocalContext::Work LocalContext::on_lost(net::Peer peer, bool& was_heard) {
+LocalContext::Work LocalContext::drop(PairId pair) {
+  compat::Ptr<SendNode> node;
+  base::Lock lock(mutex_);
+  auto work = drop_now(node, pair);
+  lock.unlock();
+  return work;
+}
+
+/// `node` is for the caller to let go of after the lock: it may be the last that holds a graph.
+LocalContext::Work LocalContext::drop_now(compat::Ptr<SendNode>& node, PairId pair) {
+  Work work;
+  node = recording_.drop(pair);
+  if (released_ || !node) return work;
+  passes_.null_send(pair, work.effects);
+  gather(work);
+  return work;
+}
+
+LocalContext::Work LocalContext::on_lost(net::Peer peer) {
   Work work;
   std::vector<compat::Ptr<SendNode>> nodes;
   base::Lock lock(mutex_);
-  was_heard = traffic_.lost(peer);
   if (released_) return work;
+  peers_.lost(peer);
   nodes = recording_.on_lost(peer);
   passes_.on_lost(peer.rank, work.effects);
   gather(work);
@@ -267,7 +272,7 @@ LocalContext::Work LocalContext::read(const std::shared_ptr<net::Waiter>& waiter
 }
 
 LocalContext::Work::Begun LocalContext::snapshot(std::shared_ptr<Part> part) const {
-  Work::Begun begun{std::move(part), {}, traffic_.met(), {}};
+  Work::Begun begun{std::move(part), {}, peers_.met(), {}};
   auto& entries = begun.entries;
   entries.context = id_;
   if (begun.part && begun.part->roots) entries.roots = begun.part->roots->edges;
@@ -296,56 +301,23 @@ std::string LocalContext::describe(PairId pair) const {
 
 // --- The end ---
 
-std::vector<std::pair<base::Rank, uint64_t>> LocalContext::release(Work& work) {
+LocalContext::Work LocalContext::release() {
+  Work work;
   Recording recording;  // They end after the lock, because graphs may end with them.
   GradientStore gradients;
   base::Lock lock(mutex_);
-  if (!std::exchange(released_, true)) {
-    passes_.close(work.effects);
-    gather(work);
-    std::swap(recording, recording_);
-    std::swap(gradients, gradients_);
-  }
-  auto untold = traffic_.take_untold();
+  if (std::exchange(released_, true)) return work;
+  passes_.close(work.effects);
+  gather(work);
+  std::swap(recording, recording_);
+  std::swap(gradients, gradients_);
   lock.unlock();
-  return untold;
+  return work;
 }
 
 bool LocalContext::released() const {
   base::Lock lock(mutex_);
   return released_;
-}
-
-void LocalContext::expect(net::Peer from, uint64_t messages) {
-  base::Lock lock(mutex_);
-  traffic_.expect(from, messages);
-}
-
-void LocalContext::expect_one_less(net::Peer from) {
-  base::Lock lock(mutex_);
-  traffic_.received(from, false);
-}
-
-bool LocalContext::should_ask(base::Rank peer) const {
-  base::Lock lock(mutex_);
-  return released_ && traffic_.may_have_forgotten(peer);
-}
-
-void LocalContext::unmeet(base::Rank peer) {
-  base::Lock lock(mutex_);
-  (void)traffic_.lost({peer, base::Incarnation(UINT64_MAX)});
-}
-
-bool LocalContext::watched_by(net::Peer peer) {
-  base::Lock lock(mutex_);
-  if (released_) return false;
-  traffic_.watched_by(peer);
-  return true;
-}
-
-bool LocalContext::settled() const {
-  base::Lock lock(mutex_);
-  return released_ && traffic_.settled();
 }
 
 }  // namespace farad::autograd

@@ -16,8 +16,8 @@
 #include "autograd/ids.h"
 #include "autograd/part.h"
 #include "autograd/pass/passes.h"
+#include "autograd/peers.h"
 #include "autograd/recording.h"
-#include "autograd/traffic.h"
 #include "base/mutex.h"
 
 namespace farad::autograd {
@@ -32,7 +32,7 @@ struct Group {
 /// What one worker knows of one context: what was sent and received in it, its passes, the gradients of those that
 /// succeeded. Any thread.
 ///
-/// It ends by release(), which empties it; its id stays until no message of it can come any more.
+/// It ends by release(), which empties it; see Contexts for when.
 class LocalContext final : private Surroundings {
  public:
   LocalContext(ContextId id, std::shared_ptr<const Group> group);
@@ -41,20 +41,17 @@ class LocalContext final : private Surroundings {
   bool made_here() const { return static_cast<uint64_t>(id_.value) >> 48 == group_->self.value; }
   const Group& group() const { return *group_; }
 
-  // --- Messages that carry its id; see Traffic ---
+  // --- Messages that carry its id; those of the forward pass make a peer of the other end ---
 
   enum class Kind { Forward, Pass };
   /// Before one goes to `to`. False if the context is released: the message goes without it.
   [[nodiscard]] bool begin_message(base::Rank to, Kind kind = Kind::Forward) EXCLUDES(mutex_);
-  /// It did not go after all. False if it was counted in a release, so that another message has to make up for it.
-  [[nodiscard]] bool undo_message(base::Rank to) EXCLUDES(mutex_);
   /// One has come. False if the context is released: the message is taken without it.
   [[nodiscard]] bool take_message(net::Peer from, Kind kind = Kind::Forward) EXCLUDES(mutex_);
 
   // --- What was recorded ---
 
   void add(compat::Ptr<SendNode> node, uint64_t call = 0) EXCLUDES(mutex_);
-  void went(PairId pair, net::Peer to) EXCLUDES(mutex_);
   /// The result that answers that call, if it is of this context.
   PairId result_of(net::Peer to, uint64_t call) const EXCLUDES(mutex_);
 
@@ -89,10 +86,11 @@ class LocalContext final : private Surroundings {
   Work scanned(Part& part, const Snapshot& snapshot) EXCLUDES(mutex_);
   /// A recv, and an answer of null for the passes that came before it (but for the one it belongs to).
   Work add(PairId pair, Recording::Received received, PassId except = {}) EXCLUDES(mutex_);
+  /// A message of the forward pass is on its way to that life, and with it `pair`, if that is not 0.
+  Work went(PairId pair, net::Peer to) EXCLUDES(mutex_);
   /// A send that never got there.
   Work drop(PairId pair) EXCLUDES(mutex_);
-  /// `was_heard`: whether a message of this context had come from that life.
-  Work on_lost(net::Peer peer, bool& was_heard) EXCLUDES(mutex_);
+  Work on_lost(net::Peer peer) EXCLUDES(mutex_);
   /// Every pass that runs here fails.
   Work fail_all(const base::Status& why) EXCLUDES(mutex_);
   /// What a thread that runs a part does next: feed it `arrivals`, then run `node`; neither if it has to wait or has
@@ -117,21 +115,9 @@ class LocalContext final : private Surroundings {
 
   // --- The end ---
 
-  /// Empties it, unless that was done before. Whom to tell of it, and how many messages each was sent.
-  std::vector<std::pair<base::Rank, uint64_t>> release(Work& work) EXCLUDES(mutex_);
+  /// Empties it, unless that was done before.
+  Work release() EXCLUDES(mutex_);
   bool released() const EXCLUDES(mutex_);
-  /// After the release: that peer has sent so many messages in all.
-  void expect(net::Peer from, uint64_t messages) EXCLUDES(mutex_);
-  /// It did not send one of these after all.
-  void expect_one_less(net::Peer from) EXCLUDES(mutex_);
-  /// Whether to ask that worker how many messages it has sent, because it might not tell.
-  bool should_ask(base::Rank peer) const EXCLUDES(mutex_);
-  /// That worker cannot be reached: nothing is waited for from it.
-  void unmeet(base::Rank peer) EXCLUDES(mutex_);
-  /// That worker wants to hear of the release. False if there was one already.
-  [[nodiscard]] bool watched_by(net::Peer peer) EXCLUDES(mutex_);
-  /// Released, and no message of it can come any more.
-  bool settled() const EXCLUDES(mutex_);
 
   Debug::Context describe() const EXCLUDES(mutex_);
   /// Where a pass would come in if one began now.
@@ -143,6 +129,7 @@ class LocalContext final : private Surroundings {
 
   void gather(Work& work) REQUIRES(mutex_);
   void take_next(Part& part, Next& next) REQUIRES(mutex_);
+  Work drop_now(compat::Ptr<SendNode>& node, PairId pair) REQUIRES(mutex_);
   Work::Begun snapshot(std::shared_ptr<Part> part) const REQUIRES(mutex_);
 
   const ContextId id_;
@@ -150,7 +137,7 @@ class LocalContext final : private Surroundings {
 
   mutable base::Mutex mutex_;
   bool released_ GUARDED_BY(mutex_) = false;
-  Traffic traffic_ GUARDED_BY(mutex_);
+  Peers peers_ GUARDED_BY(mutex_);
   Recording recording_ GUARDED_BY(mutex_);
   Passes passes_ GUARDED_BY(mutex_);
   std::map<PassId, std::shared_ptr<Part>> parts_ GUARDED_BY(mutex_);

@@ -20,7 +20,7 @@ wire::Message encode(const PassMail& mail, std::vector<at::Tensor> tensors) {
   message.body.resize(head_bytes);
   char* next = message.body.data();
   next = wire::put(next, Mail::Pass);
-  next = wire::put<uint8_t>(next, mail.counted);
+  next = wire::put<uint8_t>(next, mail.living);
   next = wire::put(next, mail.pair.value);
   wire::put(next, mail.recorded);
   encode(mail.message, message.body);
@@ -30,7 +30,7 @@ wire::Message encode(const PassMail& mail, std::vector<at::Tensor> tensors) {
 base::Status decode(const wire::Message& message, PassMail& mail) {
   if (message.body.size() < head_bytes) return {base::Code::Protocol, "[autograd] a message of a pass that is cut off"};
   const char* next = message.body.data() + 1;
-  mail.counted = wire::take<uint8_t>(next) != 0;
+  mail.living = wire::take<uint8_t>(next) != 0;
   mail.pair = PairId(wire::take<uint64_t>(next));
   mail.recorded = wire::take<uint32_t>(next);
   if (auto status = decode(next, message.body.size() - head_bytes, mail.message); !status.ok()) return status;

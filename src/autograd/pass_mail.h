@@ -10,7 +10,7 @@ namespace farad::autograd {
 /// A message of a pass on the wire: the protocol's own part, and what contexts have to know of it.
 struct PassMail {
   PassMessage message;
-  bool counted = false;   ///< among the messages of its context; not if that is released at the sender
+  bool living = false;    ///< its context, at the sender: otherwise it makes none where it arrives
   PairId pair;            ///< under create_graph: the pair that its tensors make, so that they can be differentiated
   uint32_t recorded = 0;  ///< how many of its tensors are in it
 };
@@ -21,6 +21,6 @@ wire::Message encode(const PassMail& mail, std::vector<at::Tensor> tensors);
 base::Status decode(const wire::Message& message, PassMail& mail);
 
 /// The first byte of a body tells what it is.
-enum class Mail : char { Pass = 1, Releases = 2 };
+enum class Mail : char { Pass = 1, News = 2 };
 
 }  // namespace farad::autograd

@@ -30,15 +30,11 @@ class Recorder::Made final : public rpc::Interceptor::Made {
       : recorder_(recorder), context_(std::move(context)), to_(to), pair_(pair), grad_(grad), function_(function) {}
 
   void went(net::Peer to) override {
-    if (pair_.value) context_->went(pair_, to);
+    if (context_) recorder_.contexts_.went(context_, pair_, to);
   }
 
   void never_went() override {
-    if (pair_.value) {
-      recorder_.contexts_.drop(context_, pair_, to_);
-    } else if (context_) {
-      recorder_.contexts_.undo_message(*context_, to_);
-    }
+    if (pair_.value) recorder_.contexts_.drop(context_, pair_);
   }
 
   base::Status on_result(net::Peer from, std::span<const char> bytes, std::vector<at::Tensor>& tensors) override {
@@ -53,7 +49,7 @@ class Recorder::Made final : public rpc::Interceptor::Made {
     if (!context_ || note.context != context_->id()) {
       return {base::Code::Protocol, "[autograd] the result of \"" + function_ + "\" is of another context"};
     }
-    if (!recorder_.contexts_.take_message(context_->id(), from)) return {};  // It has ended meanwhile.
+    if (!context_->take_message(from)) return {};  // It has ended meanwhile.
     return recorder_.record_recv(context_, from, note.pair, function_, note.tensors, tensors);
   }
 
@@ -103,8 +99,12 @@ class Recorder::Taken final : public rpc::Interceptor::Taken {
     encode({context_->id(), false, pair_, send->num_inputs()}, note);
   }
 
+  void replied(net::Peer to) override {
+    if (pair_.value) recorder_.contexts_.went(context_, pair_, to);
+  }
+
   void never_replied() override {
-    if (pair_.value) recorder_.contexts_.drop(context_, pair_, from_.rank);
+    if (pair_.value) recorder_.contexts_.drop(context_, pair_);
   }
 
  private:
@@ -158,8 +158,9 @@ void Recorder::on_late_result(net::Peer from, std::span<const char> bytes) {
   Note note;
   if (!decode(bytes, note).ok() || !note.context.value) return;
   // Nobody has the tensors, so no root leads to them; but their sender waits to hear it.
-  const auto context = contexts_.take_message(note.context, from);
-  if (context && note.pair.value) contexts_.add(context, note.pair, {from, note.tensors, "", false});
+  const auto context = contexts_.find(note.context);
+  if (context && context->take_message(from) && note.pair.value)
+    contexts_.add(context, note.pair, {from, note.tensors, "", false});
 }
 
 compat::Ptr<SendNode> Recorder::record_send(LocalContext& context, base::Rank to, std::string_view call,

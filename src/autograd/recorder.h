@@ -25,7 +25,7 @@ class Recorder {
   void on_late_result(net::Peer from, std::span<const char> note);
 
   /// Records a message of `context` that is about to go to `to`: of its tensors, those that require a gradient. Null
-  /// if there is none. For the gradients of create_graph, too. Does not count it: see LocalContext::begin_message().
+  /// if there is none. For the gradients of create_graph, too.
   compat::Ptr<SendNode> record_send(LocalContext& context, base::Rank to, std::string_view call,
                                     const std::vector<at::Tensor>& tensors, uint64_t answers = 0);
   /// Records a message that came: makes the tensors that require a gradient results of the call.

@@ -18,11 +18,11 @@ Service::Service(std::shared_ptr<const Group> group, uint64_t birth, Backward::S
 
 Contexts::Services Service::services_of_contexts() {
   Contexts::Services services;
-  services.post = [this](base::Rank to, wire::Bytes releases) {
+  services.post = [this](base::Rank to, wire::Bytes news) {
     wire::Message message;
     message.kind = static_cast<uint8_t>(rpc::Kind::Above);
-    message.body.push_back(static_cast<char>(Mail::Releases));
-    message.body.insert(message.body.end(), releases.begin(), releases.end());
+    message.body.push_back(static_cast<char>(Mail::News));
+    message.body.insert(message.body.end(), news.begin(), news.end());
     return fabric_.post(to, std::move(message)).status.ok();
   };
   services.later = later_;
@@ -59,8 +59,8 @@ void Service::on_message(net::Peer from, wire::Message&& message) {
   const auto what = message.body.empty() ? char{0} : message.body[0];
   if (what == static_cast<char>(Mail::Pass)) {
     backward_.on_message(from, std::move(message));
-  } else if (what == static_cast<char>(Mail::Releases)) {
-    const auto status = contexts_.on_release(from, std::span(message.body).subspan(1));
+  } else if (what == static_cast<char>(Mail::News)) {
+    const auto status = contexts_.on_news(from, std::span(message.body).subspan(1));
     if (!status.ok()) warn_(status);
   } else {
     warn_({base::Code::Protocol,

@@ -24,8 +24,6 @@ class Service final : public rpc::Interceptor {
   void set_current(std::shared_ptr<LocalContext> context) { autograd::set_current(&contexts_, std::move(context)); }
   /// A task that will run as if it ran now: in this context, in this grad mode.
   std::function<void()> bind(std::function<void()> task);
-  /// The worker ends, and with it every context here.
-  void close() { contexts_.close(); }
 
   std::shared_ptr<Made> on_call(base::Rank to, std::string_view function, const std::vector<at::Tensor>& arguments,
                                 wire::Bytes& note) override;
@@ -36,6 +34,7 @@ class Service final : public rpc::Interceptor {
   void on_message(net::Peer from, wire::Message&& message) override;
   void on_unsent(net::Peer to, uint64_t tag, const base::Status& why) override;
   void on_lost(net::Peer peer, const base::Status& why) override;
+  void close() override { contexts_.close(); }
 
  private:
   Contexts::Services services_of_contexts();

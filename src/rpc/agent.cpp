@@ -395,6 +395,7 @@ void Agent::end(const std::string& why) {
     base::Lock lock(mutex_);
     let_go.swap(given_up_);
   }
+  if (auto* above = host_.above()) above->close();
   fabric_->driver().residents().join();
   executor_.close();
 }

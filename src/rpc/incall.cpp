@@ -199,6 +199,7 @@ void Incall::reply() {
   if (!result_.references.empty()) header.loans = agent_.host_.references().lend(from_.rank, result_.references);
   const auto sent = agent_.fabric_->post(from_.rank, encode_result(id(), header, std::move(result_)));
   if (sent.status.ok()) {
+    if (taken_) taken_->replied({from_.rank, sent.incarnation});
     if (!header.loans.empty()) agent_.host_.references().sent({from_.rank, sent.incarnation}, header.loans, {});
     return;
   }

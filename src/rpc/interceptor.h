@@ -45,6 +45,8 @@ class Interceptor {
     virtual void run(const std::function<void()>& function) = 0;
     /// Before the result goes to the caller. Any thread.
     virtual void on_reply(uint64_t call, const std::vector<at::Tensor>& result, wire::Bytes& note) = 0;
+    /// It is on its way to this life of the caller, and arrives there or that life is lost. Any thread.
+    virtual void replied(net::Peer to) = 0;
     /// The reply did not go after all. Any thread.
     virtual void never_replied() = 0;
   };
@@ -62,6 +64,9 @@ class Interceptor {
   virtual void on_message(net::Peer from, wire::Message&& message) = 0;
   virtual void on_unsent(net::Peer to, uint64_t tag, const base::Status& why) = 0;
   virtual void on_lost(net::Peer peer, const base::Status& why) = 0;
+
+  /// The worker ends, and nothing comes any more: functions that wait for this layer must not wait any longer.
+  virtual void close() = 0;
 };
 
 }  // namespace farad::rpc

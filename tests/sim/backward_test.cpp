@@ -1,11 +1,12 @@
 // Random models over simulated workers, with the gradients of one process: the same values, defined for the same
-// leaves. Then an end, and nothing is left.
+// leaves. Then an end, and nothing is left: also when workers crash and connections break.
 
 #include <ATen/ATen.h>
 #include <farad/autograd.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "sim/model.h"
@@ -79,7 +80,7 @@ Tensor penalty(const Tensors& gradients) {
   return sum;
 }
 
-void end_near(const Ending& ending, const Tensors& tensors, const Parameters& parameters) {
+void end_near(const Ending& ending, const Tensors& tensors, const Tensors& leaves) {
   using Kind = Ending::Kind;
   const Tensor loss = ending.loss(tensors);
   if (!loss.requires_grad()) return;
@@ -93,16 +94,16 @@ void end_near(const Ending& ending, const Tensors& tensors, const Parameters& pa
       torch::autograd::backward({loss}, {}, true);
       return torch::autograd::backward({loss});
     case Kind::Inputs:
-      return torch::autograd::backward({loss}, {}, false, false, parameters[0]);
+      return torch::autograd::backward({loss}, {}, false, false, leaves);
     case Kind::SecondOrder: {
-      const auto sum = penalty(torch::autograd::grad({loss}, parameters[0], {}, true, true, true));
+      const auto sum = penalty(torch::autograd::grad({loss}, leaves, {}, true, true, true));
       if (sum.requires_grad()) torch::autograd::backward({sum});
       return;
     }
   }
 }
 
-void end_far(const Ending& ending, const Tensors& tensors, const Parameters& parameters, Context& context) {
+void end_far(const Ending& ending, const Tensors& tensors, const Tensors& leaves, Context& context) {
   using Kind = Ending::Kind;
   const Tensor loss = ending.loss(tensors);
   if (!loss.requires_grad()) return;
@@ -115,7 +116,7 @@ void end_far(const Ending& ending, const Tensors& tensors, const Parameters& par
       context.backward({loss}, {.retain_graph = true});
       return context.backward({loss}, {.deterministic = true});
     case Kind::Inputs:
-      return context.backward({loss}, {.inputs = parameters[0]});
+      return context.backward({loss}, {.inputs = leaves});
     case Kind::Fast:
       try {
         return context.backward({loss}, {.retain_graph = true, .mode = Mode::Fast});
@@ -124,7 +125,7 @@ void end_far(const Ending& ending, const Tensors& tensors, const Parameters& par
         return context.backward({loss});  // A call was not used: SMART does not mind.
       }
     case Kind::SecondOrder: {
-      const auto sum = penalty(grad(context, {loss}, parameters[0], {.create_graph = true}));
+      const auto sum = penalty(grad(context, {loss}, leaves, {.create_graph = true}));
       if (sum.requires_grad()) context.backward({sum});
       return;
     }
@@ -144,39 +145,102 @@ void compare(int rank, const Collected& far, const Tensors& near) {
   }
 }
 
-void try_seed(uint64_t seed, Simulation::Options options) {
-  net::sim::Random draw(seed * 2 + 1);
-  const int workers = 1 + static_cast<int>(draw.below(options.size));
-  options.size = workers;
-  const Model model = Model::draw(draw, workers);
-  const Ending ending = Ending::draw(draw);
-  auto near = draw_parameters(draw, workers);
-  Parameters far;
-  for (const auto& each : near) {
-    auto& copies = far.emplace_back();
-    for (const auto& leaf : each) copies.push_back(leaf.detach().clone().requires_grad_());
-  }
-  end_near(ending, run_near(model, near), near);
+/// A random program, what it ends with, and its gradients in one process.
+struct Trial {
+  /// `maker` is who runs it, if there are so many workers.
+  Trial(uint64_t seed, int most_workers, int maker = 0) : Trial(net::sim::Random(seed * 2 + 1), most_workers, maker) {}
 
-  far_parameters = &far;
-  Simulation simulation(seed, options);
-  const auto program = [&](Worker& worker) {
-    if (worker.rank() != 0) return;
-    {
-      Context context(worker);
-      end_far(ending, run_far(model), far, context);
-      for (int rank = 0; rank < workers; rank++) {
-        compare(rank, worker.rpc_sync<collect>(rank, context.id()), near[rank]);
-      }
+  const int workers;
+  const int maker;
+  const Model model;
+  const Ending ending;
+  const Parameters near;
+  const Parameters far;
+
+  /// The same over workers, in a context that is made and ended by the current one. Throws what becomes of it.
+  void run(Worker& worker) const {
+    Context context(worker);
+    end_far(ending, run_far(model), far[maker], context);
+    for (int rank = 0; rank < workers; rank++) {
+      compare(rank, worker.rpc_sync<collect>(rank, context.id()), near[rank]);
     }
-    EXPECT_TRUE(simulation.eventually([&] { return contexts_everywhere(worker).empty(); }))
-        << "contexts are left at " << contexts_everywhere(worker);
-  };
-  simulation.run(program);
+  }
+
+ private:
+  Trial(net::sim::Random draw, int most_workers, int wanted_maker)
+      : workers(1 + static_cast<int>(draw.below(most_workers))),
+        maker(std::min(wanted_maker, workers - 1)),
+        model(Model::draw(draw, workers)),
+        ending(Ending::draw(draw)),
+        near(draw_parameters(draw, workers)),
+        far(copies(near)) {
+    end_near(ending, run_near(model, near, maker), near[maker]);
+    far_parameters = &far;
+  }
+  static Parameters copies(const Parameters& parameters) {
+    Parameters all;
+    for (const auto& each : parameters) {
+      auto& copies = all.emplace_back();
+      for (const auto& leaf : each) copies.push_back(leaf.detach().clone().requires_grad_());
+    }
+    return all;
+  }
+};
+
+void expect_no_contexts(Simulation& simulation, Worker& worker) {
+  EXPECT_TRUE(simulation.eventually([&] { return contexts_everywhere(worker).empty(); }))
+      << "contexts are left at " << contexts_everywhere(worker);
 }
 
 TEST(RandomModels, HaveTheGradientsOfOneProcess) {
-  for_each_seed(1000, [](uint64_t seed) { try_seed(seed, {.size = 8}); });
+  for_each_seed(1000, [](uint64_t seed) {
+    const Trial trial(seed, 8);
+    Simulation simulation(seed, {.size = trial.workers});
+    simulation.run([&](Worker& worker) {
+      if (worker.rank() != 0) return;
+      trial.run(worker);
+      expect_no_contexts(simulation, worker);
+    });
+  });
+}
+
+/// Worker 0 watches to the end. The context is made there or, so that its maker may crash, by worker 1.
+TEST(RandomModels, EndWithThemOrWithANamedErrorInTrouble) {
+  for_each_seed(1000, [](uint64_t seed) {
+    const Trial trial(seed, 8, seed % 3 == 0 ? 1 : 0);
+    Simulation simulation(seed, {.size = trial.workers});
+    int joined = 0;
+    bool over = false;
+    const auto program = [&](Worker& worker) {
+      joined++;
+      if (worker.rank() == trial.maker) {
+        try {
+          trial.run(worker);
+        } catch (const Error& error) {
+          EXPECT_NE(std::string(error.what()).find('['), std::string::npos) << error.what();
+        }
+        over = true;
+      }
+      if (worker.rank() != 0) return;
+      EXPECT_TRUE(simulation.eventually([&] { return over || !simulation.alive(trial.maker); })) << "it does not end";
+      expect_no_contexts(simulation, worker);
+    };
+    simulation.run(program, [&] {
+      while (joined < trial.workers) simulation.pass(100us);  // Before that, a crash is none of ours.
+      auto& random = simulation.random();
+      const auto any = [&] { return static_cast<int>(random.below(trial.workers)); };
+      for (auto troubles = random.below(3); troubles > 0; troubles--) {
+        simulation.pass(random.between(0us, 10ms));
+        const int a = any(), b = any();
+        if (random.chance(0.4) && a != 0) {
+          simulation.crash(a);
+        } else if (a != b) {
+          simulation.world().break_connection(base::Rank(static_cast<uint16_t>(a)),
+                                              base::Rank(static_cast<uint16_t>(b)));
+        }
+      }
+    });
+  });
 }
 
 }  // namespace

@@ -238,8 +238,8 @@ Tensor operate(uint64_t which, const Tensor& left, const Tensor& right) {
   }
 }
 
-std::vector<Tensor> run_near(const Model& model, const Parameters& parameters) {
-  return Runner<Near>({&parameters, 0}, {}, {}).run(*model.root);
+std::vector<Tensor> run_near(const Model& model, const Parameters& parameters, int root) {
+  return Runner<Near>({&parameters, root}, {}, {}).run(*model.root);
 }
 
 std::vector<Tensor> run_far(const Model& model) { return Runner<Far>({&Worker::current()}, {}, {}).run(*model.root); }

@@ -57,11 +57,11 @@ Parameters draw_parameters(net::sim::Random& random, int workers);
 /// `which` of a few operations, with different kinds of backward: broadcast, several outputs, in place, products.
 at::Tensor operate(uint64_t which, const at::Tensor& left, const at::Tensor& right);
 
-/// The tensors that the root's script gives, in one process. Passes that begin on the way are run by
-/// torch::autograd::backward.
-std::vector<at::Tensor> run_near(const Model& model, const Parameters& parameters);
+/// The tensors that the root's script gives if worker `root` runs it, in one process. Passes that begin on the way are
+/// run by torch::autograd::backward.
+std::vector<at::Tensor> run_near(const Model& model, const Parameters& parameters, int root = 0);
 
-/// The same over workers: to be called at rank 0 inside a Context. Remote functions find the parameters in `far`.
+/// The same over workers: to be called at the root inside a Context. Remote functions find the parameters in `far`.
 std::vector<at::Tensor> run_far(const Model& model);
 /// For the time of a test: the model's leaves at each worker.
 extern const Parameters* far_parameters;

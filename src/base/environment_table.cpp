@@ -44,8 +44,9 @@ constexpr std::array table{
            "silence after which a peer counts as lost; 0 = never, for debuggers"),
     whole(Var::Threads, "FARAD_THREADS", 0, 65'536, "worker",
           "threads for remote functions; 0 = one per core, more when all wait", "0"),
-    amount(Var::Spin, "FARAD_SPIN_US", Kind::Microseconds, "50", 1'000'000, "shm",
-           "how long a waiting thread may spin before it sleeps, if the peer runs on another core; 0 = never"),
+    amount(
+        Var::Spin, "FARAD_SPIN_US", Kind::Microseconds, "50", 1'000'000, "shm",
+        "how long a waiting thread may spin before it sleeps, if the peer runs on another core; 0 = never, nor yield"),
     amount(Var::PoolBytes, "FARAD_POOL_BYTES", Kind::Bytes, "1G", any, "wire",
            "how much memory of idle receive buffers is kept for the next messages"),
     amount(Var::QueueBytes, "FARAD_QUEUE_BYTES", Kind::Bytes, "64M", any, "worker",

@@ -62,31 +62,51 @@ void SystemBell::clear() {
   if (++clears_ >= clears_per_check) wait_in_epoll(ready_, base::TimePoint::min());
 }
 
-bool SystemBell::spin_until_rung(base::TimePoint deadline) {
+bool SystemBell::look(Looks& looks, uint32_t wanted, base::TimePoint deadline) {
   if (spin_.count() == 0) return false;
   const uint32_t ringer = page_->ringer_cpu.load(std::memory_order_relaxed);
-  if (ringer == UINT32_MAX || ringer == static_cast<uint32_t>(::sched_getcpu())) return false;
-  if (spins_failed_ >= patience) {
-    if (++spins_failed_ > patience + sulk) spins_failed_ = 0;
+  if (ringer == UINT32_MAX) return false;
+  return ringer == static_cast<uint32_t>(::sched_getcpu()) ? yield(looks, wanted) : spin(looks, wanted, deadline);
+}
+
+bool SystemBell::spin(Looks& looks, uint32_t wanted, base::TimePoint deadline) {
+  if (looks.spins_failed >= patience) {
+    if (++looks.spins_failed > patience + sulk) looks.spins_failed = 0;
     return false;
   }
   const auto until = std::min(deadline, base::Clock::now() + spin_);
   do {
     for (int i = 0; i < 64; ++i) {
-      if (page_->state.load(std::memory_order_relaxed) & BellPage::rung) {
-        spins_failed_ = 0;
+      if (has(wanted)) {
+        looks.spins_failed = 0;
         return true;
       }
       relax();
     }
   } while (base::Clock::now() < until);
-  ++spins_failed_;
+  ++looks.spins_failed;
   return false;
+}
+
+bool SystemBell::yield(Looks& looks, uint32_t wanted) {
+  auto& yielding = looks.yielding;
+  auto before = base::Clock::now();
+  if (!yielding.willing(before)) return false;
+  bool came = false;
+  for (int i = 0; i < Yielding::most_per_wait && !came; ++i) {
+    ::sched_yield();
+    came = has(wanted);
+    const auto after = base::Clock::now();
+    if (!yielding.note(before, after)) return came;
+    before = after;
+  }
+  yielding.note_wait(came);
+  return came;
 }
 
 void SystemBell::sleep(base::TimePoint deadline) {
   if (!ready_.empty() || has_strays_.load() || (page_->state.load(std::memory_order_seq_cst) & BellPage::rung)) return;
-  if (spin_until_rung(deadline)) return;
+  if (look(drivers_looks_, BellPage::rung, deadline)) return;
   uint32_t state = page_->state.fetch_or(BellPage::asleep, std::memory_order_seq_cst) | BellPage::asleep;
   if (watching_.load()) {
     // Strays once more: who brought them before we were asleep did not wake us.
@@ -108,8 +128,15 @@ void SystemBell::vacate() {
 }
 
 void SystemBell::sleep_resident() {
-  const uint32_t state = page_->state.load(std::memory_order_seq_cst);
-  if ((state & BellPage::vacant) && (state & BellPage::rung)) return;
+  constexpr uint32_t wanted = BellPage::vacant | BellPage::rung;
+  uint32_t state = page_->state.load(std::memory_order_seq_cst);
+  if (!(state & BellPage::rung) && (state & BellPage::vacant) && !watching_.load()) {
+    page_->state.fetch_or(BellPage::looking, std::memory_order_seq_cst);
+    look(residents_looks_, wanted, base::never);
+    // Whoever rings from here on wakes us. Who rang before is seen now.
+    state = page_->state.fetch_and(~BellPage::looking, std::memory_order_seq_cst) & ~BellPage::looking;
+  }
+  if ((state & wanted) == wanted) return;
   if (!watching_.load()) {
     // Whatever the state is, it is right to sleep on it: when the place gets vacant and the bell rings, we are woken.
     base::futex_wait(page_->state, state, base::never, BellPage::resident_sleeper);

@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "net/bell.h"
 #include "net/poller.h"
+#include "net/yielding.h"
 #include "shm/bell_page.h"
 
 namespace farad::net {
@@ -17,8 +18,9 @@ namespace farad::net {
 class SystemBell final : public Bell, public Poller {
  public:
   /// `spin`: how long a sleeper looks before it sleeps, if whoever rang last runs on another core: waking across cores
-  /// costs 50 us on some machines, looking costs nobody anything there. Zero never spins. Throws if the system is out
-  /// of descriptors or memory.
+  /// costs 50 us on some machines, looking costs nobody anything there. If it runs on the same core, that is given to
+  /// it a few times instead, as yielding.h says. Zero does neither. Throws if the system is out of descriptors or
+  /// memory.
   explicit SystemBell(std::chrono::microseconds spin);
 
   void ring() override;
@@ -44,7 +46,16 @@ class SystemBell final : public Bell, public Poller {
   /// How often clear() may come without a sleep until descriptors get their turn.
   static constexpr int clears_per_check = 32;
 
-  bool spin_until_rung(base::TimePoint deadline);
+  /// What somebody who looks before it sleeps has learnt from the times before.
+  struct Looks {
+    int spins_failed = 0;
+    Yielding yielding;
+  };
+  /// Looks for `wanted`, all of these bits of the state, as long as that seems better than to sleep; true if they came.
+  bool look(Looks& looks, uint32_t wanted, base::TimePoint deadline);
+  bool spin(Looks& looks, uint32_t wanted, base::TimePoint deadline);
+  bool yield(Looks& looks, uint32_t wanted);
+  bool has(uint32_t wanted) const { return (page_->state.load(std::memory_order_relaxed) & wanted) == wanted; }
   /// Appends what there is to `events`.
   void wait_in_epoll(std::vector<epoll_event>& events, base::TimePoint deadline);
   void wake_epoll();
@@ -65,7 +76,9 @@ class SystemBell final : public Bell, public Poller {
   std::vector<epoll_event> ready_;
   std::vector<epoll_event> taken_;
   std::atomic<int> clears_{0};  // Atomic, because the resident resets it too.
-  int spins_failed_ = 0;
+  Looks drivers_looks_;
+  // The resident.
+  Looks residents_looks_;
 };
 
 }  // namespace farad::net

@@ -16,6 +16,9 @@ namespace {
 thread_local WorkerCore* worker_here = nullptr;
 thread_local bool in_continuation = false;
 
+/// How long news that nobody waits for may wait for more of their kind.
+constexpr auto time_to_gather = std::chrono::milliseconds(1);
+
 Outcall by_name(std::string_view name, const std::vector<c10::IValue>& args, const ValueLimits& limits) {
   if (name.empty()) throw Error("[rpc] a call by name needs one, such as \"aten::add\"");
   return {nullptr, std::string(name), pack_values(args, limits)};
@@ -77,9 +80,14 @@ std::unique_ptr<autograd::Service> WorkerCore::make_gradients() {
   group->self = self.rank;
   for (const auto& member : members_) group->members.emplace_back(static_cast<uint16_t>(member.rank));
   group->name_of = [names = agent_->names()](base::Rank rank) { return names.at(rank.value); };
-  autograd::Backward::Services services{agent_->fabric(), [this](std::function<void()> task) { run(std::move(task)); },
-                                        [this](const std::function<void()>& task) { run_as_worker(task); },
-                                        [this](const base::Status& why) { log_->warning(why.message()); }};
+  autograd::Backward::Services services{
+      agent_->fabric(), [this](std::function<void()> task) { agent_->run_after(time_to_gather, std::move(task)); },
+      [this](net::Cost& cost, std::function<void()> task) {
+        task = as_work(std::move(task));
+        if (!agent_->in_place().run(cost, task)) task();
+      },
+      [this](const std::function<void()>& task) { run_as_worker(task); },
+      [this](const base::Status& why) { log_->warning(why.message()); }};
   return std::make_unique<autograd::Service>(std::move(group), self.birth, std::move(services));
 }
 
@@ -163,17 +171,21 @@ void WorkerCore::run_as_worker(const std::function<void()>& task) {
   task();
 }
 
-void WorkerCore::run(std::function<void()> continuation) {
+std::function<void()> WorkerCore::as_work(std::function<void()> task) {
   agent_->begin_work();
-  auto task = [this, next = std::move(continuation)] {
+  return [this, task = std::move(task)] {
     {
       Scope scope(*this);
       const bool before = std::exchange(in_continuation, true);
-      next();
+      task();
       in_continuation = before;
     }
     agent_->end_work();
   };
+}
+
+void WorkerCore::run(std::function<void()> continuation) {
+  const auto task = as_work(std::move(continuation));
   // After the end there are no threads of ours; whoever completed the future goes on itself.
   if (!agent_->executor().post(task)) task();
 }

@@ -62,6 +62,8 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   void report_what_is_held() const;
   std::unique_ptr<autograd::Service> make_gradients();
   void check_may_end(const char* what) const;
+  /// A task that close() and leave() wait for, and that must not call them.
+  std::function<void()> as_work(std::function<void()> task);
   void run_as_worker(const std::function<void()>& task) override;
   std::weak_ptr<void> life() override { return weak_from_this(); }
   rpc::References& references() override { return *table_; }

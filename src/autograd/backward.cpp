@@ -141,8 +141,10 @@ void Backward::perform(const std::shared_ptr<LocalContext>& context, Work work) 
   // What takes long is not done where messages are taken in.
   if (!services_.fabric.driver().driving_here()) return perform_here(context, std::move(work));
   perform_light(context, work);
-  services_.later(
-      [this, context, work = std::make_shared<Work>(std::move(work))] { perform_here(context, std::move(*work)); });
+  auto& cost = work.begun.empty() ? cost_of_going_on_ : cost_of_beginning_;
+  services_.run(cost, [this, context, work = std::make_shared<Work>(std::move(work))] {
+    perform_here(context, std::move(*work));
+  });
 }
 
 void Backward::perform_here(const std::shared_ptr<LocalContext>& context, Work work) {

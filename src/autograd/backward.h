@@ -11,6 +11,7 @@
 #include "autograd/contexts.h"
 #include "autograd/recorder.h"
 #include "net/fabric.h"
+#include "net/in_place.h"
 
 namespace farad::autograd {
 
@@ -18,13 +19,16 @@ namespace farad::autograd {
 /// the fabric and threads.
 ///
 /// The thread that calls backward runs its worker's nodes and takes messages in between. Elsewhere nodes run where
-/// remote functions do. One thread at a time runs one worker's part in one pass; passes of one context take turns only
-/// for the few instructions that decide what may run next.
+/// remote functions do: where the message was taken in, if that has been short so far, else on the executor. One thread
+/// at a time runs one worker's part in one pass; passes of one context take turns only for the few instructions that
+/// decide what may run next.
 class Backward {
  public:
   struct Services {
     net::Fabric& fabric;
-    std::function<void(std::function<void()> task)> later;                 ///< where remote functions run
+    /// On another thread, after a moment in which more of the kind may come together.
+    std::function<void(std::function<void()> task)> later;
+    std::function<void(net::Cost& cost, std::function<void()> task)> run;  ///< where remote functions run
     std::function<void(const std::function<void()>& task)> run_as_worker;  ///< here, with a current worker
     std::function<void(const base::Status& why)> warn;
   };
@@ -68,6 +72,8 @@ class Backward {
   Contexts& contexts_;
   Recorder& recorder_;
   std::atomic<uint64_t> sent_{0};
+  // What begins a part and what goes on with it, of all passes: those of one worker are mostly of one model.
+  net::Cost cost_of_beginning_, cost_of_going_on_;
 };
 
 }  // namespace farad::autograd

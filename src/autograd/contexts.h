@@ -47,7 +47,8 @@ class Contexts {
   struct Services {
     /// The body of a message, for on_news() there. False if there is nobody.
     std::function<bool(base::Rank to, wire::Bytes body)> post;
-    std::function<void(std::function<void()> task)> later;  ///< on another thread, soon
+    /// On another thread, after a moment in which more of the kind may come together.
+    std::function<void(std::function<void()> task)> later;
     /// Does what came of something that happened to a context.
     std::function<void(const std::shared_ptr<LocalContext>&, LocalContext::Work)> perform;
   };

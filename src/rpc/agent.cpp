@@ -186,9 +186,20 @@ void Agent::expire_calls() {
                       {},
                       {}});
     }
+    next = std::min(next, delayed_.run_due(fabric_->runtime().now()));
     timer_next_.store(next);
     timer_parker_->park(next);
   }
+}
+
+void Agent::run_after(base::Duration delay, std::function<void()> task) {
+  begin_work();
+  const auto due = fabric_->runtime().now() + delay;
+  delayed_.add(due, [this, task = std::move(task)] {
+    task();
+    end_work();
+  });
+  if (due < timer_next_.load()) timer_parker_->unpark();
 }
 
 std::string Agent::name_of(Rank rank) const {

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "net/fabric.h"
 #include "net/in_place.h"
+#include "rpc/delayed.h"
 #include "rpc/ending.h"
 #include "rpc/incall.h"
 #include "rpc/interceptor.h"
@@ -55,6 +56,7 @@ class Agent final : private net::Sink {
 
   net::Fabric& fabric() { return *fabric_; }
   base::Executor& executor() { return executor_; }
+  net::InPlace& in_place() { return in_place_; }
   const detail::ValueLimits& limits() const { return options_.limits; }
   const std::vector<std::string>& names() const { return names_; }  ///< by rank
 
@@ -64,6 +66,9 @@ class Agent final : private net::Sink {
   /// Around whatever may still make calls; close() and leave() wait for its end. Calls do it themselves.
   void begin_work() { ending_->begin_work(); }
   void end_work() { ending_->end_work(); }
+  /// Work that begins after that time, on a thread that others need as well: the task must be short, and must not throw
+  /// or wait. Dropped if the worker ends before. Any thread.
+  void run_after(base::Duration delay, std::function<void()> task);
   /// Like Driver::wait, for what anybody completes.
   void wait(detail::FutureCore& core, base::TimePoint deadline);
 
@@ -116,6 +121,7 @@ class Agent final : private net::Sink {
 
   std::unique_ptr<base::Parker> timer_parker_;
   std::atomic<base::TimePoint> timer_next_{base::never};
+  Delayed delayed_;
   base::Executor executor_;
   net::InPlace in_place_;
   // Whoever drives. By id and name; only so many, for whoever calls may make up names.

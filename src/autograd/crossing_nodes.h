@@ -13,8 +13,9 @@ namespace farad::autograd {
 struct Passage {
   ContextId context;  ///< only its id: a context ends with its owner, however long a graph lives
   PairId pair;
-  base::Rank peer;   ///< who is at the other end
-  std::string call;  ///< the function that was called, for messages
+  base::Rank peer;    ///< who is at the other end
+  std::string call;   ///< the function that was called, for messages
+  uint64_t path = 0;  ///< of a send: how it came to be; see current.h
 };
 
 /// Stands for the tensors of one message to a peer. Its next edges lead to what made them, in the order of the message;

@@ -5,7 +5,7 @@
 namespace farad::autograd {
 namespace {
 
-constexpr size_t size = sizeof(int64_t) + sizeof(uint8_t) + sizeof(uint64_t) + sizeof(uint32_t);
+constexpr size_t size = sizeof(int64_t) + sizeof(uint8_t) + sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint64_t);
 
 }  // namespace
 
@@ -14,7 +14,8 @@ void encode(const Note& note, wire::Bytes& bytes) {
   char* next = wire::put(bytes.data(), note.context.value);
   next = wire::put<uint8_t>(next, note.no_grad);
   next = wire::put(next, note.pair.value);
-  wire::put(next, note.tensors);
+  next = wire::put(next, note.tensors);
+  wire::put(next, note.path);
 }
 
 base::Status decode(std::span<const char> bytes, Note& note) {
@@ -26,6 +27,7 @@ base::Status decode(std::span<const char> bytes, Note& note) {
   note.no_grad = wire::take<uint8_t>(next) != 0;
   note.pair = PairId(wire::take<uint64_t>(next));
   note.tensors = wire::take<uint32_t>(next);
+  note.path = wire::take<uint64_t>(next);
   return {};
 }
 

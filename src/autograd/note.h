@@ -14,6 +14,7 @@ struct Note {
   bool no_grad = false;  ///< the caller's grad mode, which the function runs in
   PairId pair;           ///< 0 = no tensor of this message is in need of a gradient
   uint32_t tensors = 0;  ///< how many are: those that say so themselves
+  uint64_t path = 0;     ///< of a call; see current.h
 };
 
 void encode(const Note& note, wire::Bytes& bytes);

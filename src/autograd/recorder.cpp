@@ -82,21 +82,27 @@ class Recorder::Made final : public rpc::Interceptor::Made {
 /// A call that this worker takes.
 class Recorder::Taken final : public rpc::Interceptor::Taken {
  public:
-  Taken(Recorder& recorder, std::shared_ptr<LocalContext> context, net::Peer from, bool grad, std::string_view function)
-      : recorder_(recorder), context_(std::move(context)), from_(from), grad_(grad), function_(function) {}
+  Taken(Recorder& recorder, std::shared_ptr<LocalContext> context, net::Peer from, const Note& note,
+        std::string_view function)
+      : recorder_(recorder),
+        context_(std::move(context)),
+        from_(from),
+        grad_(!note.no_grad),
+        path_(note.path),
+        function_(function) {}
 
   void run(const std::function<void()>& function) override {
-    const CurrentScope scope(&recorder_.contexts_, context_);
+    const CurrentScope scope(&recorder_.contexts_, context_, path_);
     const c10::AutoGradMode mode(grad_);
     function();
   }
 
   void on_reply(uint64_t call, const std::vector<at::Tensor>& result, wire::Bytes& note) override {
     if (!context_ || !grad_) return;
-    auto send = recorder_.record_send(*context_, from_.rank, function_, result, call);
+    auto send = recorder_.record_send(*context_, from_.rank, function_, result, path_of(path_, 0), call);
     if (!send || !context_->begin_message(from_.rank)) return;
     pair_ = send->passage().pair;
-    encode({context_->id(), false, pair_, send->num_inputs()}, note);
+    encode({context_->id(), false, pair_, send->num_inputs(), 0}, note);
   }
 
   void replied(net::Peer to) override {
@@ -112,6 +118,7 @@ class Recorder::Taken final : public rpc::Interceptor::Taken {
   const std::shared_ptr<LocalContext> context_;  // null if its caller had none, or it is released
   const net::Peer from_;
   const bool grad_;
+  const Path path_;
   const std::string function_;
   PairId pair_;  // of the result
 };
@@ -125,12 +132,13 @@ std::shared_ptr<rpc::Interceptor::Made> Recorder::on_call(base::Rank to, std::st
   auto context = current(&contexts_);
   if (!context && grad) return nullptr;
   PairId pair;
-  Note written{{}, !grad, {}, 0};
+  Note written{{}, !grad, {}, 0, 0};
   if (context && !context->begin_message(to)) context = nullptr;
   if (!context && grad) return nullptr;
   if (context) {
     written.context = context->id();
-    if (auto send = grad ? record_send(*context, to, function, arguments) : nullptr) {
+    written.path = next_path(&contexts_);
+    if (auto send = grad ? record_send(*context, to, function, arguments, written.path) : nullptr) {
       written.pair = pair = send->passage().pair;
       written.tensors = send->num_inputs();
     }
@@ -151,7 +159,7 @@ std::unique_ptr<rpc::Interceptor::Taken> Recorder::on_arrival(net::Peer from, st
     status = record_recv(context, from, note.pair, function, note.tensors, arguments);
     if (!status.ok()) return nullptr;
   }
-  return std::make_unique<Taken>(*this, std::move(context), from, !note.no_grad, function);
+  return std::make_unique<Taken>(*this, std::move(context), from, note, function);
 }
 
 void Recorder::on_late_result(net::Peer from, std::span<const char> bytes) {
@@ -164,11 +172,11 @@ void Recorder::on_late_result(net::Peer from, std::span<const char> bytes) {
 }
 
 compat::Ptr<SendNode> Recorder::record_send(LocalContext& context, base::Rank to, std::string_view call,
-                                            const std::vector<at::Tensor>& tensors, uint64_t answers) {
+                                            const std::vector<at::Tensor>& tensors, uint64_t path, uint64_t answers) {
   const auto sent = in_need_of_gradients(tensors);
   if (sent.empty()) return {};
   const PairId pair(make_id(self_, pairs_.fetch_add(1, std::memory_order_relaxed)));
-  auto node = compat::make_node<SendNode>(Passage{context.id(), pair, to, std::string(call)}, sent);
+  auto node = compat::make_node<SendNode>(Passage{context.id(), pair, to, std::string(call), path}, sent);
   context.add(node, answers);
   return node;
 }

@@ -2,13 +2,13 @@
 #include <farad/error.h>
 
 #include <ATen/ops/ones_like.h>
-#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "autograd/drawing.h"
+#include "autograd/engine/anomaly.h"
 #include "autograd/service.h"
 #include "worker_core.h"
 
@@ -52,7 +52,7 @@ autograd::Backward::Call call_of(const std::vector<at::Tensor>& roots, const Bac
   call.options.create_graph = options.create_graph;
   call.options.retain_graph = options.retain_graph || options.create_graph;
   call.options.deterministic = options.deterministic;
-  call.options.anomaly = torch::autograd::AnomalyMode::is_enabled();
+  call.options.anomaly = autograd::looks_for_nan();
   call.fast = options.mode == Mode::Fast;
   call.timeout = options.timeout;
   return call;

@@ -2,6 +2,8 @@
 
 #include <farad/error.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "autograd/current.h"
@@ -12,9 +14,15 @@ namespace {
 
 PassFailure failure_of(base::Rank culprit, const base::Status& why) { return {why.code(), culprit, why.message()}; }
 
-std::string name_of(const LocalContext& context, PassId pass) {
-  return "backward pass " + std::to_string(pass.number) + " of " + context.group().name_of(pass.root) + " in context " +
-         std::to_string(context.id().value);
+/// As the one who began it reads it.
+std::string message_of(const LocalContext& context, const Part& part) {
+  constexpr std::string_view layer = "[autograd] ";  // Of what went wrong; said once it is enough.
+  std::string_view what = part.failure.what;
+  if (what.starts_with(layer)) what.remove_prefix(layer.size());
+  const auto& group = context.group();
+  return std::string(layer) + "backward pass " + std::to_string(part.id.number) + " of " + group.name_of(part.id.root) +
+         " in context " + std::to_string(context.id().value) + " failed at " + group.name_of(part.failure.culprit) +
+         ": " + std::string(what);
 }
 
 }  // namespace
@@ -39,13 +47,12 @@ std::vector<at::Tensor> Backward::run(const std::shared_ptr<LocalContext>& conte
     run_part(context, *part);
     const auto waiter = driver.make_waiter();
     if (!context->has_news(*part, waiter) && !driver.wait(*waiter, deadline)) {
-      const base::Status why(base::Code::Timeout, "[autograd] " + name_of(*context, part->id) + ": not done in " +
-                                                      std::to_string(call.timeout.count()) + " ms");
+      const base::Status why(base::Code::Timeout, "not done in " + std::to_string(call.timeout.count()) + " ms");
       fail(context, part->id, why);
     }
     if (context->has_ended(*part)) break;
   }
-  if (!part->committed) throw Aborted(part->failure.what);
+  if (!part->committed) throw Aborted(message_of(*context, *part));
   return part->evaluator ? part->evaluator->take_captured() : std::vector<at::Tensor>();
 }
 
@@ -62,6 +69,11 @@ GradientStore Backward::gradients(const std::shared_ptr<LocalContext>& context) 
 void Backward::begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun, const Effects::Scan& asked) {
   auto& part = *begun.part;
   auto status = part.is_root() ? base::Status() : decode(asked.options, part.options);
+  if (part.options.deterministic) {
+    // The order of sums is that of the plan's numbers, which are given in the order of entries.
+    const auto path = [](const auto& send) { return send->passage().path; };
+    std::ranges::stable_sort(begun.entries.sends, {}, path);
+  }
   if (status.ok()) status = make_evaluator(part, begun.entries);
   if (!status.ok()) return fail(context, part.id, status);
   const auto& plan = part.plan;
@@ -73,7 +85,7 @@ base::Status Backward::make_evaluator(Part& part, const Entries& entries) {
   auto plan = std::make_shared<Plan>();
   if (auto status = scan(entries, *plan); !status.ok()) return status;
   EvaluatorOptions options{part.options.create_graph, part.options.retain_graph, part.options.deterministic,
-                           part.options.accumulate};
+                           part.options.anomaly, part.options.accumulate};
   if (part.is_root()) {
     options.all_leaves = part.roots->all_leaves;
     for (const auto& leaf : part.roots->leaves) {

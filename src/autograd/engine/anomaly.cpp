@@ -11,8 +11,9 @@ namespace farad::autograd {
 
 using torch::autograd::AnomalyMode;
 
+bool looks_for_nan() { return AnomalyMode::is_enabled() && AnomalyMode::should_check_nan(); }
+
 void check_for_nan(const torch::autograd::variable_list& outputs) {
-  if (!AnomalyMode::is_enabled() || !AnomalyMode::should_check_nan()) return;
   const c10::AutoGradMode unrecorded(false);
   for (size_t i = 0; i < outputs.size(); i++) {
     if (!outputs[i].defined()) continue;
@@ -22,7 +23,6 @@ void check_for_nan(const torch::autograd::variable_list& outputs) {
 }
 
 std::string where_made(torch::autograd::Node& node) {
-  if (!AnomalyMode::is_enabled()) return {};
   // What a node remembers of this is given away only as a warning.
   compat::Warnings warnings;
   node.metadata()->print_stack(node.name());

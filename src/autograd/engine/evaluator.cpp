@@ -1,6 +1,7 @@
 #include "autograd/engine/evaluator.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
 #include <exception>
@@ -131,7 +132,7 @@ void Evaluator::call_function(NodeIndex index, Node& node) {
                 outputs.size());
   }
   if (!options_.retain_graph) node.release_variables();
-  check_for_nan(outputs);
+  if (options_.anomaly || looks_for_nan()) check_for_nan(outputs);
   pass_on(index, outputs);
 }
 
@@ -165,7 +166,9 @@ base::Status Evaluator::failure(NodeIndex index) {
   inputs_.clear();
   Node& node = *plan_->nodes[index];
   const base::Status cause = base::status_of(std::current_exception());
-  return {cause.code(), "[autograd] node " + node.name() + ": " + cause.message() + where_made(node)};
+  const bool tell = options_.anomaly || torch::autograd::AnomalyMode::is_enabled();
+  return {cause.code(),
+          "[autograd] node " + node.name() + ": " + cause.message() + (tell ? where_made(node) : std::string())};
 }
 
 }  // namespace farad::autograd

@@ -22,6 +22,7 @@ struct EvaluatorOptions {
   bool create_graph = false;   ///< the gradients can be differentiated themselves
   bool retain_graph = false;   ///< nodes keep what they saved of the forward pass; implied by create_graph
   bool deterministic = false;  ///< sums do not depend on the order in which nodes run, only on the plan's numbers
+  bool anomaly = false;        ///< look for NaN, as in anomaly mode, whether this process is in it or not
   bool all_leaves = true;      ///< every leaf keeps its gradient; otherwise those of `leaves` only
   std::vector<NodeIndex> leaves = {};
   std::vector<Link> captures = {};  ///< whose gradients are wanted for themselves

@@ -25,11 +25,8 @@ void Passes::on_grads(Pass& pass, base::Rank from, const PassMessage& grads, Eff
     ++pass.channels[static_cast<size_t>(peer - pass.peers.begin())].received;
 
   const auto refuse = [&](PairId pair, const char* why) {
-    abort(
-        pass,
-        {base::Code::Protocol, from,
-         name(pass) + ": worker " + std::to_string(from.value) + " sent " + why + ": " + surroundings_->describe(pair)},
-        out);
+    abort(pass, {base::Code::Protocol, from, std::string("it sent ") + why + ": " + surroundings_->describe(pair)},
+          out);
   };
   uint32_t first_state = 0, first_tensor = 0;
   for (const auto& answer : grads.answers) {
@@ -72,10 +69,10 @@ void Passes::answer_own(Pass& pass, PairId pair, NodeIndex recv, std::span<const
   const uint32_t send = find_send(pass, pair);
   if (send == not_ours || !pass.wave.is_waiting(send)) {
     if (states.empty()) return;
-    return abort(pass,
-                 {base::Code::Protocol, self_,
-                  name(pass) + ": a gradient for a call to itself that failed: " + surroundings_->describe(pair)},
-                 out);
+    return abort(
+        pass,
+        {base::Code::Protocol, self_, "a gradient for a call to itself that failed: " + surroundings_->describe(pair)},
+        out);
   }
   if (!states.empty()) out.hand_overs.push_back({pass.id, recv, pass.wave.topology().sends[send].node});
   answer_send(pass, send, states);
@@ -90,7 +87,7 @@ void Passes::answer_recv(Pass& pass, uint32_t recv, Effects& out) {
     // worker out changed nothing; if one does, the result cannot be had.
     if (!live.empty() && !faults_.lose_live_grads) {
       abort(pass,
-            lost(pass, crossing.peer,
+            lost(crossing.peer,
                  "before the pass, which has a gradient for it: " + surroundings_->describe(crossing.pair)),
             out);
     }

@@ -51,7 +51,7 @@ void Passes::decide(Pass& pass, Effects& out) {
   if (!is_root(pass) || pass.blamed || !pass.ballot.is_over()) return;
   if (const auto disputed = pass.ballot.disputed(); disputed && !faults_.ignore_disputes) {
     // It did its part and was lost before another began, which took it for one that has no part.
-    return abort(pass, lost(pass, *disputed, "to some workers before the pass reached them"), out);
+    return abort(pass, lost(*disputed, "to some workers before the pass reached them"), out);
   }
   if (pass.ballot.is_complete()) {
     for (const auto member : pass.ballot.workers()) {
@@ -85,7 +85,7 @@ void Passes::blame(Pass& pass, base::Rank peer, Effects& out) {
   if (which.answers.empty()) {
     abort(pass,
           {base::Code::Invalid, self_,
-           name(pass) + ": FAST needs every call to be used, and one from " + worker(self_) + " to " + worker(peer) +
+           "FAST needs every call to be used, and one from " + worker(self_) + " to " + worker(peer) +
                " had not returned. Wait for it, or use SMART."},
           out);
   } else if (peer == self_) {
@@ -111,7 +111,7 @@ void Passes::reply_unknown(Pass& pass, base::Rank from, const std::vector<Answer
 void Passes::accuse(Pass& pass, PairId unused, Effects& out) {
   abort(pass,
         {base::Code::Invalid, self_,
-         name(pass) + ": FAST needs every call to be used, and this one is not: " + surroundings_->describe(unused) +
+         "FAST needs every call to be used, and this one is not: " + surroundings_->describe(unused) +
              ". Use it, or SMART."},
         out);
 }
@@ -160,15 +160,15 @@ void Passes::lost_during(Pass& pass, base::Rank lost_one, Effects& out) {
       }
       [[fallthrough]];
     case PassState::Running:
-      if (takes_part) abort(pass, lost(pass, lost_one, "during the pass"), out, &lost_one);
+      if (takes_part) abort(pass, lost(lost_one, "during the pass"), out, &lost_one);
       break;
     case PassState::Done:
       if (is_its_root && !faults_.orphans_drop) {
         ask_all(pass, out);
       } else if (takes_part && (faults_.decide_when_done || is_its_root)) {
-        abort(pass, lost(pass, lost_one, "during the pass"), out, &lost_one);
+        abort(pass, lost(lost_one, "during the pass"), out, &lost_one);
       } else if (takes_part) {
-        abort_or_ask(pass, lost(pass, lost_one, "during the pass"), out);
+        abort_or_ask(pass, lost(lost_one, "during the pass"), out);
       }
       break;
     case PassState::Orphan:
@@ -198,7 +198,7 @@ void Passes::ask_all(Pass& pass, Effects& out) {
 /// That member has not heard the root commit, and will not, or is lost as well.
 void Passes::heard(Pass& pass, base::Rank member, Effects& out) {
   std::erase(pass.unheard, member);
-  if (pass.unheard.empty()) end(pass, false, lost(pass, pass.id.root, "before it decided"), out);
+  if (pass.unheard.empty()) end(pass, false, lost(pass.id.root, "before it decided"), out);
 }
 
 void Passes::on_ask(base::Rank from, const PassMessage& ask, Effects& out) {
@@ -217,8 +217,8 @@ void Passes::on_ask(base::Rank from, const PassMessage& ask, Effects& out) {
     pass->askers.push_back(from);
     return;
   }
-  const auto failure = is_root(*pass) ? lost(*pass, from, "during the pass, and has come back")
-                                      : lost(*pass, pass->id.root, "for " + worker(from));
+  const auto failure =
+      is_root(*pass) ? lost(from, "during the pass, and has come back") : lost(pass->id.root, "for " + worker(from));
   abort(*pass, failure, out);
   answer(Verdict::Dropped, failure);
 }
@@ -292,8 +292,8 @@ PassMessage Passes::over(PassId pass, Verdict verdict, const PassFailure& failur
   return over;
 }
 
-PassFailure Passes::lost(const Pass& pass, base::Rank lost_one, const std::string& how) const {
-  return {base::Code::PeerLost, lost_one, name(pass) + ": " + worker(lost_one) + " was lost " + how};
+PassFailure Passes::lost(base::Rank lost_one, const std::string& how) {
+  return {base::Code::PeerLost, lost_one, "it was lost " + how};
 }
 
 }  // namespace farad::autograd

@@ -52,7 +52,8 @@ struct ChannelReport {
   auto fields() const { return std::tie(peer, sent, received, unanswered, unfired); }
 };
 
-/// Why a pass was aborted: where, and what. `culprit` is the worker that failed or was lost.
+/// Why a pass was aborted: where, and what. `culprit` is the worker that failed or was lost; who shows this to a user
+/// says before `what` which pass it was, and where.
 struct PassFailure {
   base::Code code = base::Code::Aborted;
   base::Rank culprit;

@@ -149,9 +149,8 @@ void Passes::on_message(base::Rank from, PassMessage&& message, Effects& out) {
     case PassKind::Grads: {
       if (!pass && message.pass.root == self_) {
         // One of ours that we know nothing of: from before we were restarted.
-        out.messages.push_back(
-            {from, over(message.pass, Verdict::Dropped,
-                        {base::Code::Aborted, self_, "[autograd] the root of this pass has forgotten it"})});
+        out.messages.push_back({from, over(message.pass, Verdict::Dropped,
+                                           {base::Code::Aborted, self_, "it began this pass and has forgotten it"})});
         return;
       }
       if (!pass) pass = &find_or_keep(message.pass);
@@ -275,10 +274,7 @@ void Passes::null_send(PairId pair, Effects& out) {
 
 void Passes::close(Effects& out) {
   for (auto& pass : passes_) {
-    abort_or_ask(
-        pass,
-        {base::Code::Closed, self_, name(pass) + ": its context was released at worker " + std::to_string(self_.value)},
-        out);
+    abort_or_ask(pass, {base::Code::Closed, self_, "its context was released there"}, out);
   }
   passes_.clear();
   over_.clear();
@@ -303,10 +299,7 @@ bool Passes::answer_released(base::Rank self, const PassMessage& message, PassMe
   answer.pass = message.pass;
   answer.number = message.number;
   answer.verdict = message.kind == PassKind::Ask ? Verdict::Undecided : Verdict::Dropped;
-  answer.failure = {base::Code::Closed, self,
-                    "[autograd] pass " + std::to_string(message.pass.number) + " of worker " +
-                        std::to_string(message.pass.root.value) + ": its context was released at worker " +
-                        std::to_string(self.value)};
+  answer.failure = {base::Code::Closed, self, "its context was released there"};
   return true;
 }
 
@@ -342,11 +335,6 @@ PassMessage Passes::start(const Pass& pass) const {
   start.opens = true;
   start.options = pass.options;
   return start;
-}
-
-std::string Passes::name(const Pass& pass) const {
-  return "[autograd] pass " + std::to_string(pass.id.number) + " of worker " + std::to_string(pass.id.root.value) +
-         " in context " + std::to_string(context_.value);
 }
 
 }  // namespace farad::autograd

@@ -141,8 +141,7 @@ class Passes {
   PassMessage message(const Pass& pass, PassKind kind) const;
   PassMessage start(const Pass& pass) const;
   PassMessage over(PassId pass, Verdict verdict, const PassFailure& failure, uint64_t number = 0) const;
-  PassFailure lost(const Pass& pass, base::Rank worker, const std::string& how) const;
-  std::string name(const Pass& pass) const;
+  static PassFailure lost(base::Rank worker, const std::string& how);
 
   ContextId context_;
   base::Rank self_;

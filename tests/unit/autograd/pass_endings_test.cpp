@@ -91,7 +91,7 @@ TEST(PassEndings, APeerLostDuringThePassAbortsItByName) {
   desk.passes.on_lost(rank(2), desk.out);
   ASSERT_EQ(desk.out.endings.size(), 1U);
   EXPECT_EQ(desk.out.endings[0].failure.culprit, rank(2));
-  EXPECT_THAT(desk.out.endings[0].failure.what, HasSubstr("worker 2 was lost"));
+  EXPECT_THAT(desk.out.endings[0].failure.what, HasSubstr("it was lost"));
 }
 
 TEST(PassEndings, APeerLostWhileTheSnapshotIsScannedAbortsIt) {

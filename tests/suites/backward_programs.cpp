@@ -1,33 +1,14 @@
 // The programs that hang, leak or go wrong with other systems (docs/design/backward.md), and what they do here.
 
-#include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
-#include <farad/autograd.h>
-
-#include "suites/rpc_suite.h"
+#include "suites/backward_suite.h"
 
 namespace farad::test {
 namespace {
 
-using at::Tensor;
-
-Tensor leaf(double first) { return at::arange(9, at::kDouble).reshape({3, 3}).mul(0.1).add(first).requires_grad_(); }
-
 Tensor add(Tensor a, Tensor b) { return a + b; }
-Tensor multiply(Tensor a, Tensor b) { return a * b; }
 Tensor first_only(Tensor a, Tensor) { return a * 3; }
 Tensor cut(Tensor x) { return x.mul(2).detach() + 1; }
 double mean_of(Tensor x) { return x.mean().item<double>(); }
-
-class BackwardSuite : public RpcSuite {};
-
-/// Equal to the bit: the same operations on the same numbers.
-void expect_gradient(const Context& context, const Tensor& leaf, const Tensor& expected) {
-  const Tensor gradient = context.gradient(leaf);
-  ASSERT_EQ(gradient.defined(), expected.defined());
-  if (!expected.defined()) return;
-  EXPECT_TRUE(at::equal(gradient, expected)) << gradient << "\nnot\n" << expected;
-}
 
 TEST_P(BackwardSuite, OneCallGivesTheGradientsOfOneProcess) {
   Group group = start(2);
@@ -139,8 +120,4 @@ TEST_P(BackwardSuite, DetachedResultIsNotWaitedFor) {  // G7
 }
 
 }  // namespace
-
-INSTANTIATE_TEST_SUITE_P(Each, BackwardSuite, testing::Values("local", "shm", "tcp"),
-                         [](const auto& info) { return info.param; });
-
 }  // namespace farad::test

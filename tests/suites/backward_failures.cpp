@@ -1,0 +1,224 @@
+// What a pass does that cannot be finished: it ends, everywhere, and says where and why.
+
+#include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <atomic>
+#include <thread>
+
+#include "suites/backward_suite.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+static std::atomic<bool> fails;
+static Door* held;
+
+/// Identity; going back it throws if it is told to.
+struct Brittle : torch::autograd::Function<Brittle> {
+  static Tensor forward(AutogradContext*, Tensor x) { return x * 1; }
+  static variable_list backward(AutogradContext*, variable_list gradients) {
+    if (fails) throw std::runtime_error("it broke");
+    return gradients;
+  }
+};
+/// Identity; going back it waits at the door.
+struct Waits : torch::autograd::Function<Waits> {
+  static Tensor forward(AutogradContext*, Tensor x) { return x * 1; }
+  static variable_list backward(AutogradContext*, variable_list gradients) {
+    held->pass();
+    return gradients;
+  }
+};
+
+static Tensor weights;
+
+Tensor brittle(Tensor x) { return Brittle::apply(x * weights); }
+Tensor wait_going_back(Tensor x) { return Waits::apply(x * 2); }
+Tensor brittle_at(int to, Tensor x) { return Worker::current().rpc_sync<brittle>(to, x * weights); }
+Tensor root_of(Tensor x) { return (x * 0).sqrt() * x; }
+
+std::string backward_error(Context& context, const Tensor& root, BackwardOptions options = {}) {
+  return message_of<Aborted>([&] { context.backward({root}, options); });
+}
+
+void expect_no_gradient_anywhere(Group& group, const Context& context) {
+  for (int rank = 0; rank < group.size(); ++rank) {
+    EXPECT_TRUE(gradients(group[rank], context.id()).empty()) << "at worker " << rank;
+  }
+}
+
+TEST_P(BackwardSuite, NodeThatThrowsIsNamedWithWorkerContextAndPass) {
+  for (auto mode : {Mode::Smart, Mode::Fast}) {
+    Group group = start(3);
+    weights = leaf(3);
+    const Tensor a = leaf(1);
+    Context context(group[0]);
+    const auto y = group[0].rpc_sync<brittle_at>("worker1", 2, a).sum();
+    fails = true;
+    EXPECT_THAT(backward_error(context, y, {.retain_graph = true, .mode = mode}),
+                AllOf(HasSubstr("[autograd]"), HasSubstr("worker2"), HasSubstr("Brittle"), HasSubstr("it broke"),
+                      HasSubstr("context " + std::to_string(context.id())), HasSubstr("pass ")));
+    expect_no_gradient_anywhere(group, context);
+    EXPECT_TRUE(eventually([&] {
+      size_t passes = 0;
+      for (int rank = 0; rank < 3; ++rank) passes += group[rank].debug().contexts.at(0).passes;
+      return passes == 0;
+    })) << "every worker drops the pass";
+
+    fails = false;  // The context can be used again.
+    context.backward({y}, {.mode = mode});
+    expect_gradient(context, a, (weights * weights).detach());
+    expect_equal(gradient_at(group[2], context, weights), (a * weights).detach());
+  }
+}
+
+TEST_P(BackwardSuite, NodeThatThrowsAtTheRootIsNamedToo) {
+  Group group = start(2);
+  weights = leaf(3);
+  const Tensor a = leaf(1);
+  Context context(group[0]);
+  const auto y = brittle(group[0].rpc_sync<multiply>("worker1", a, a)).sum();
+  fails = true;
+  EXPECT_THAT(backward_error(context, y), AllOf(HasSubstr("worker0"), HasSubstr("Brittle"), HasSubstr("it broke")));
+  expect_no_gradient_anywhere(group, context);
+}
+
+TEST_P(BackwardSuite, GradientsOfAFailedPassAreSeenNowhereThoughAllLeavesHadTheirs) {
+  Group group = start(2);
+  weights = leaf(3);
+  const Tensor a = leaf(1), b = leaf(2);
+  Context context(group[0]);
+  const auto safe = group[0].rpc_sync<multiply>("worker1", a, b).sum();
+  context.backward({safe}, {.retain_graph = true});
+  fails = true;
+  backward_error(context, safe + group[0].rpc_sync<brittle>("worker1", a).sum());
+  expect_gradient(context, a, b.detach());
+  EXPECT_EQ(context.gradients().size(), 2u);
+  EXPECT_TRUE(gradients(group[1], context.id()).empty());
+}
+
+TEST_P(BackwardSuite, HookThatThrowsIsNamed) {
+  Group group = start(2);
+  weights = leaf(3);
+  weights.register_hook([](const Tensor&) { throw std::runtime_error("a hook broke"); });
+  fails = false;
+  Context context(group[0]);
+  EXPECT_THAT(backward_error(context, group[0].rpc_sync<brittle>("worker1", leaf(1)).sum()),
+              AllOf(HasSubstr("worker1"), HasSubstr("AccumulateGrad"), HasSubstr("a hook broke")));
+  expect_no_gradient_anywhere(group, context);
+}
+
+TEST_P(BackwardSuite, HooksMayMakeCalls) {
+  Group group = start(3);
+  weights = leaf(3);
+  const Tensor a = leaf(1);
+  int64_t in_hook = 0;
+  a.register_hook([&](const Tensor& gradient) {
+    in_hook = current_context_id();
+    return Worker::current().rpc_sync<multiply>("worker2", gradient, gradient);
+  });
+  weights.register_hook(
+      [&](const Tensor& gradient) { return Worker::current().rpc_sync<multiply>("worker0", gradient, gradient); });
+  fails = false;
+  Context context(group[0]);
+  context.backward({group[0].rpc_sync<brittle>("worker1", a).sum()});
+  EXPECT_EQ(in_hook, context.id());
+  expect_gradient(context, a, (weights * weights).detach());
+  expect_equal(gradient_at(group[1], context, weights), (a * a).detach());
+}
+
+TEST_P(BackwardSuite, PassThatTakesTooLongIsGivenUp) {
+  Door door;
+  held = &door;
+  Group group = start(2);
+  const Tensor a = leaf(1);
+  Context context(group[0]);
+  const auto y = group[0].rpc_sync<wait_going_back>("worker1", a).sum();
+  EXPECT_THAT(backward_error(context, y, {.retain_graph = true, .timeout = 50ms}),
+              AllOf(HasSubstr("50 ms"), HasSubstr("context " + std::to_string(context.id()))));
+  EXPECT_TRUE(context.gradients().empty());
+  door.open();
+  context.backward({y});
+  expect_gradient(context, a, at::full_like(a, 2));
+}
+
+TEST_P(BackwardSuite, PassMayLastLongerThanACall) {  // L2
+  Door door;
+  held = &door;
+  Group group = start(2, {.rpc_timeout = 50ms});
+  const Tensor a = leaf(1);
+  Context context(group[0]);
+  const auto y = group[0].with({.timeout = 0ms}).rpc_sync<wait_going_back>("worker1", a).sum();
+  std::thread opening([&] {
+    EXPECT_TRUE(door.has_come());
+    EXPECT_FALSE(door.opened().wait_for(150ms));
+    door.open();
+  });
+  context.backward({y});
+  opening.join();
+  expect_gradient(context, a, at::full_like(a, 2));
+}
+
+TEST_P(BackwardSuite, WorkerThatEndsDuringAPassIsNamed) {
+  for (auto mode : {Mode::Smart, Mode::Fast}) {
+    Door door;
+    held = &door;
+    Group group = start(3);
+    const Tensor a = leaf(1), b = leaf(2);
+    Context context(group[0]);
+    const auto y = group[0].rpc_sync<wait_going_back>("worker1", a).sum();
+    const auto other = group[0].rpc_sync<multiply>("worker2", a, b).sum();
+    std::thread ending([&] {
+      EXPECT_TRUE(door.has_come());
+      std::thread dropping([&] { group.drop(1); });
+      EXPECT_TRUE(eventually([&] { return group[0].debug().contexts.at(0).passes == 0; }));
+      door.open();  // Only now: what runs there holds its end up.
+      dropping.join();
+    });
+    EXPECT_THAT(backward_error(context, y + other, {.mode = mode}),
+                AllOf(HasSubstr("worker1"), HasSubstr("context " + std::to_string(context.id()))));
+    ending.join();
+    EXPECT_TRUE(context.gradients().empty());
+    EXPECT_TRUE(gradients(group[2], context.id()).empty());
+  }
+}
+
+TEST_P(BackwardSuite, ContextThatEndsDuringAPassEndsThePass) {
+  Door door;
+  held = &door;
+  Group group = start(2);
+  {
+    auto context = std::make_unique<Context>(group[0]);
+    const auto id = context->id();
+    const auto y = group[0].rpc_sync<wait_going_back>("worker1", leaf(1)).sum();
+    std::thread passing([&] { EXPECT_THROW(backward(group[0], id, {y}), Aborted); });
+    EXPECT_TRUE(door.has_come());
+    context.reset();
+    passing.join();
+    door.open();
+  }
+  EXPECT_TRUE(no_context_is_left(group)) << group[0].debug() << group[1].debug();
+}
+
+TEST_P(BackwardSuite, NanIsFoundAtTheWorkerThatMadeItInAnomalyMode) {
+  Group group = start(2);
+  const Tensor a = leaf(1);
+  Context context(group[0]);
+  const auto y = group[0].rpc_sync<root_of>("worker1", a).sum();
+  context.backward({y}, {.retain_graph = true});
+  EXPECT_TRUE(context.gradient(a).isnan().any().item<bool>());
+  torch::autograd::AnomalyMode::set_enabled(true);
+  const auto message = backward_error(context, y);
+  torch::autograd::AnomalyMode::set_enabled(false);
+  EXPECT_THAT(message, AllOf(HasSubstr("worker1"), HasSubstr("MulBackward"), HasSubstr("nan")));
+}
+
+}  // namespace
+}  // namespace farad::test

@@ -1,0 +1,158 @@
+// Gradients of gradients, over calls, against the same program in one process.
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include "suites/backward_suite.h"
+
+namespace farad::test {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+static Tensor weights;  // At whoever uses them.
+
+Tensor layer(Tensor x) { return (x.mm(weights)).tanh(); }
+Tensor layer_at(int to, Tensor x) { return Worker::current().rpc_sync<layer>(to, x * x); }
+Tensor cube(Tensor x) { return x * x * x; }
+
+/// Two layers, the second of them behind two hops.
+Tensor far_model(Worker& worker, Tensor x) {
+  return worker.rpc_sync<layer_at>("worker1", 2, worker.rpc_sync<layer>("worker1", x));
+}
+Tensor near_model(Tensor x) {
+  const Tensor y = layer(x);
+  return layer(y * y);
+}
+
+Tensors near_grad(Tensor output, Tensors inputs, bool create_graph) {
+  return torch::autograd::grad({output}, inputs, {}, create_graph, create_graph, /*allow_unused=*/true);
+}
+
+void expect_close(const Tensor& gradient, const Tensor& expected) {
+  ASSERT_TRUE(gradient.defined());
+  EXPECT_TRUE(at::allclose(gradient, expected, 1e-10, 1e-12)) << gradient << "\nnot\n" << expected;
+}
+
+/// What the workers have accumulated for the weights, which all of them use.
+Tensor gradient_of_weights(Group& group, const Context& context) {
+  Tensor sum = at::zeros_like(weights);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const Tensor part = gradient_at(group[rank], context, weights);
+    if (part.defined()) sum = sum + part;
+  }
+  return sum.detach();
+}
+
+TEST_P(BackwardSuite, GradIsThatOfOneProcessAndAddsNothingAnywhere) {
+  for (auto mode : {Mode::Smart, Mode::Fast}) {
+    Group group = start(3);
+    weights = leaf(-0.3);
+    const Tensor x = leaf(0.2), unused = leaf(1);
+    Context context(group[0]);
+    const auto inner = group[0].rpc_sync<layer>("worker1", x);
+    const auto y = group[0].rpc_sync<layer_at>("worker1", 2, inner).sum();
+    const auto gradients_here = grad(context, {y}, {x, unused, inner}, {.mode = mode});
+    const Tensor near_inner = layer(x);
+    const auto expected = near_grad(layer(near_inner * near_inner).sum(), {x, near_inner}, false);
+    expect_close(gradients_here[0], expected[0]);
+    EXPECT_FALSE(gradients_here[1].defined());
+    expect_close(gradients_here[2], expected[1]);
+    for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(gradients(group[rank], context.id()).empty()) << rank;
+  }
+}
+
+TEST_P(BackwardSuite, GradientsOfCreateGraphCanBeDifferentiated) {
+  Group group = start(3);
+  weights = leaf(-0.3);
+  const Tensor x = leaf(0.2);
+  Context context(group[0]);
+  context.backward({far_model(group[0], x).sum()}, {.create_graph = true});
+  const Tensor first = context.gradient(x);
+  ASSERT_TRUE(first.requires_grad());
+  const auto second = grad(context, {first.pow(2).sum()}, {x});
+
+  const auto near_first = near_grad(near_model(x).sum(), {x}, true);
+  expect_close(first, near_first[0]);
+  expect_close(second[0], near_grad(near_first[0].pow(2).sum(), {x}, false)[0]);
+}
+
+TEST_P(BackwardSuite, GradientPenaltyReachesTheWeightsOfEveryWorker) {
+  Group group = start(3);
+  weights = leaf(-0.3);
+  const Tensor x = leaf(0.2);
+  Context context(group[0]);
+  const auto y = far_model(group[0], x).sum();
+  const auto gradient = grad(context, {y}, {x}, {.create_graph = true})[0];
+  context.backward({y + (gradient.norm() - 1).pow(2)});
+
+  const auto near_y = near_model(x).sum();
+  const auto near_gradient = near_grad(near_y, {x}, true)[0];
+  const auto expected = near_grad(near_y + (near_gradient.norm() - 1).pow(2), {x, weights}, false);
+  expect_close(context.gradient(x), expected[0]);
+  expect_close(gradient_of_weights(group, context), expected[1]);
+}
+
+TEST_P(BackwardSuite, HessianVectorProductIsThatOfOneProcess) {
+  Group group = start(3);
+  weights = leaf(-0.3);
+  const Tensor x = leaf(0.2), vector = leaf(0.7).detach();
+  Context context(group[0]);
+  const auto gradient = grad(context, {far_model(group[0], x).pow(2).sum()}, {x}, {.create_graph = true})[0];
+  const auto product = grad(context, {gradient}, {x}, {.grad_tensors = {vector}})[0];
+
+  const auto near_gradient = near_grad(near_model(x).pow(2).sum(), {x}, true)[0];
+  expect_close(product, torch::autograd::grad({near_gradient}, {x}, {vector})[0]);
+  EXPECT_TRUE(context.gradients().empty());
+}
+
+TEST_P(BackwardSuite, EveryOrderIsExact) {
+  Group group = start(2);
+  const Tensor x = leaf(1);
+  Context context(group[0]);
+  Tensor y = group[0].rpc_sync<cube>("worker1", group[0].rpc_sync<cube>("worker1", x));  // x^9
+  double factor = 1;
+  for (int order = 1; order <= 5; ++order) {
+    y = grad(context, {y.sum()}, {x}, {.create_graph = true})[0];
+    factor *= 10 - order;
+    expect_close(y, (x.pow(9 - order) * factor).detach());
+  }
+}
+
+TEST_P(BackwardSuite, SecondPassOverARecordedPassNeedsNoFurtherCall) {
+  Group group = start(2);
+  weights = leaf(-0.3);
+  const Tensor x = leaf(0.2);
+  Context context(group[0]);
+  const auto y = group[0].rpc_sync<layer>("worker1", x).sum();
+  context.backward({y}, {.create_graph = true});
+  const Tensor first = context.gradient(x);
+  context.backward({first.sum()});
+
+  const auto near_first = near_grad(layer(x).sum(), {x, weights}, true);
+  const auto second = near_grad(near_first[0].sum(), {x, weights}, false);
+  expect_close(context.gradient(x), near_first[0] + second[0]);
+  expect_close(gradient_of_weights(group, context), near_first[1] + second[1]);
+}
+
+/// The callee differentiates within the call, and its result is a gradient.
+Tensor slope(Tensor x) { return torch::autograd::grad({cube(x).sum()}, {x}, {}, true, true)[0]; }
+
+TEST_P(BackwardSuite, GradientTakenWithinACallIsDifferentiable) {
+  Group group = start(2);
+  const Tensor x = leaf(1);
+  Context context(group[0]);
+  context.backward({group[0].rpc_sync<slope>("worker1", x * 2).sum()});
+  expect_close(context.gradient(x), (x * 24).detach());
+}
+
+TEST_P(BackwardSuite, GradRefusesWhatItCannotDo) {
+  Group group = start(2);
+  const Tensor x = leaf(1);
+  Context context(group[0]);
+  EXPECT_THAT(message_of<c10::Error>([&] { grad(context, {x.sum()}, {x}, {.inputs = {x}}); }),
+              testing::HasSubstr("options.inputs"));
+  EXPECT_THAT(message_of<c10::Error>([&] { grad(context, {x.sum()}, {x.detach()}); }), testing::HasSubstr("input 0"));
+}
+
+}  // namespace
+}  // namespace farad::test

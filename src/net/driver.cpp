@@ -120,13 +120,27 @@ bool Driver::take_role() {
   return true;
 }
 
-void Driver::pass_role(bool resident_sleeps) {
+void Driver::pass_role() {
   base::Lock lock(mutex_);
+  // Vacant even when somebody is about to take over: should its wait end before, the resident still hears the bell.
+  bell_.vacate();
+  give_up_role();
+}
+
+void Driver::lay_down_role() {
+  base::Lock lock(mutex_);
+  give_up_role();
+}
+
+void Driver::give_up_role() {
   driven_ = false;
   if (stopping_.load()) return stopped_->unpark();
-  // Vacant even when somebody is about to take over: should its wait end before, the resident still hears the bell.
-  if (resident_sleeps) bell_.vacate();
   if (!parked_.empty()) parked_.front()->parker().unpark();
+}
+
+void Driver::vacate() {
+  base::Lock lock(mutex_);
+  if (!driven_) bell_.vacate();
 }
 
 void Driver::drive(Waiter& waiter, base::TimePoint deadline) {

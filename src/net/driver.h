@@ -89,8 +89,12 @@ class Driver {
 
   bool take_role() EXCLUDES(mutex_);
   bool use_reservation();
-  /// The resident must hear the bell from now on, unless it is awake and looks by itself.
-  void pass_role(bool resident_sleeps = true) EXCLUDES(mutex_);
+  void pass_role() EXCLUDES(mutex_);
+  /// By the resident, which is awake and looks by itself: nobody need wake it yet.
+  void lay_down_role() EXCLUDES(mutex_);
+  /// Unless somebody drives, the resident must hear the bell from now on.
+  void vacate() EXCLUDES(mutex_);
+  void give_up_role() REQUIRES(mutex_);
   void drive(Waiter&, base::TimePoint deadline);
   bool poll_once();
 

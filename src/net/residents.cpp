@@ -65,10 +65,11 @@ void Residents::reside(Resident& self) {
       continue;
     }
     has_tasks = false;
+    bool drove = false;
     if (driver_.take_role()) {
-      // Also if a handler throws, or a simulated crash unwinds us. With tasks to run we are awake, and look at the bell
-      // ourselves afterwards: nobody has to be woken.
-      const auto pass = c10::make_scope_exit([&] { driver_.pass_role(/*resident_sleeps=*/!has_tasks); });
+      drove = true;
+      // Also if a handler throws, or a simulated crash unwinds us.
+      const auto pass = c10::make_scope_exit([&] { driver_.lay_down_role(); });
       resident_polls = this;
       const auto leave = c10::make_scope_exit([] { resident_polls = nullptr; });
       bool more = true;
@@ -78,8 +79,9 @@ void Residents::reside(Resident& self) {
       }
     }
     if (has_tasks) {
-      run_tasks(self);
-    } else if (!stopping_.load()) {
+      run_tasks(self);  // We look again afterwards: nobody has to be woken meanwhile.
+    } else if (!stopping_.load() && !(drove && bell_.linger())) {
+      driver_.vacate();
       bell_.sleep_resident();
     }
   }

@@ -1,5 +1,6 @@
 #include "net/system_bell.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 
@@ -17,6 +18,7 @@ using shm::BellPage;
 namespace {
 
 constexpr uint64_t own_cookie = UINT64_MAX;
+constexpr uint64_t inner_cookie = UINT64_MAX - 1;
 
 /// After this many spins in a row that nobody ended, the peer is not of the quick kind: sleep at once for a while.
 constexpr int patience = 8;
@@ -31,6 +33,25 @@ inline void relax() {
 #endif
 }
 
+base::Fd make_eventfd() {
+  base::Fd made(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!made) shm::system_error("eventfd").raise();
+  return made;
+}
+
+base::Fd make_epoll() {
+  base::Fd made(::epoll_create1(EPOLL_CLOEXEC));
+  if (!made) shm::system_error("epoll_create1").raise();
+  return made;
+}
+
+void control(const base::Fd& epoll, int what, int fd, uint32_t events, uint64_t cookie) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = cookie;
+  if (::epoll_ctl(epoll.get(), what, fd, &event) != 0) shm::system_error("epoll_ctl").raise();
+}
+
 }  // namespace
 
 SystemBell::SystemBell(std::chrono::microseconds spin) : spin_(spin) {
@@ -38,14 +59,14 @@ SystemBell::SystemBell(std::chrono::microseconds spin) : spin_(spin) {
   memory_.reserve(0, BellPage::bytes).raise();
   page_ = new (memory_.data()) BellPage{};
   page_->ringer_cpu.store(UINT32_MAX);
-  eventfd_ = base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!eventfd_) shm::system_error("eventfd").raise();
-  epoll_ = base::Fd(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) shm::system_error("epoll_create1").raise();
-  epoll_event own{};
-  own.events = EPOLLIN | EPOLLET;
-  own.data.u64 = own_cookie;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, eventfd_.get(), &own) != 0) shm::system_error("epoll_ctl").raise();
+  eventfd_ = make_eventfd();
+  resident_eventfd_ = make_eventfd();
+  epoll_ = make_epoll();
+  resident_epoll_ = make_epoll();
+  // Eventfds are never read: each write to one is news, whatever it holds.
+  control(epoll_, EPOLL_CTL_ADD, eventfd_.get(), EPOLLIN | EPOLLET, own_cookie);
+  control(resident_epoll_, EPOLL_CTL_ADD, resident_eventfd_.get(), EPOLLIN | EPOLLET, own_cookie);
+  control(resident_epoll_, EPOLL_CTL_ADD, epoll_.get(), 0, inner_cookie);
 }
 
 void SystemBell::ring() { page_->ring(eventfd_.get()); }
@@ -53,23 +74,37 @@ void SystemBell::ring() { page_->ring(eventfd_.get()); }
 void SystemBell::clear() {
   page_->state.fetch_and(~BellPage::rung, std::memory_order_seq_cst);
   if (!watching_.load(std::memory_order_relaxed)) return;
-  if (has_strays_.load(std::memory_order_seq_cst)) {
-    base::Lock lock(mutex_);
-    has_strays_.store(false, std::memory_order_seq_cst);
-    ready_.insert(ready_.end(), strays_.begin(), strays_.end());
-    strays_.clear();
-  }
-  if (++clears_ >= clears_per_check) wait_in_epoll(ready_, base::TimePoint::min());
+  const bool woken = epoll_has_news_.load() && epoll_has_news_.exchange(false);
+  if (woken || ++clears_ >= clears_per_check) wait_in_epoll(base::TimePoint::min());
 }
 
-bool SystemBell::look(Looks& looks, uint32_t wanted, base::TimePoint deadline) {
+bool SystemBell::drivers_news() {
+  if (page_->state.load(std::memory_order_relaxed) & BellPage::rung) return true;
+  if (!watching_.load(std::memory_order_relaxed)) return false;
+  wait_in_epoll(base::TimePoint::min());
+  return !ready_.empty();
+}
+
+/// Takes no event out: that is for whoever holds the role.
+bool SystemBell::residents_news() {
+  if (page_->state.load(std::memory_order_relaxed) & BellPage::rung) return true;
+  if (!watching_.load(std::memory_order_relaxed)) return false;
+  pollfd inner{epoll_.get(), POLLIN, 0};
+  if (::poll(&inner, 1, 0) != 1) return false;
+  epoll_has_news_.store(true);
+  return true;
+}
+
+bool SystemBell::look(Looks& looks, News news, base::TimePoint deadline) {
   if (spin_.count() == 0) return false;
   const uint32_t ringer = page_->ringer_cpu.load(std::memory_order_relaxed);
-  if (ringer == UINT32_MAX) return false;
-  return ringer == static_cast<uint32_t>(::sched_getcpu()) ? yield(looks, wanted) : spin(looks, wanted, deadline);
+  const bool unknown = ringer == UINT32_MAX;
+  if (!unknown && ringer != static_cast<uint32_t>(::sched_getcpu())) return spin(looks, news, deadline);
+  // Where those run who write into our descriptors nobody tells; to yield in vain is soon given up.
+  return unknown && !watching_.load(std::memory_order_relaxed) ? false : yield(looks, news);
 }
 
-bool SystemBell::spin(Looks& looks, uint32_t wanted, base::TimePoint deadline) {
+bool SystemBell::spin(Looks& looks, News news, base::TimePoint deadline) {
   if (looks.spins_failed >= patience) {
     if (++looks.spins_failed > patience + sulk) looks.spins_failed = 0;
     return false;
@@ -77,7 +112,7 @@ bool SystemBell::spin(Looks& looks, uint32_t wanted, base::TimePoint deadline) {
   const auto until = std::min(deadline, base::Clock::now() + spin_);
   do {
     for (int i = 0; i < 64; ++i) {
-      if (has(wanted)) {
+      if ((this->*news)()) {
         looks.spins_failed = 0;
         return true;
       }
@@ -88,15 +123,15 @@ bool SystemBell::spin(Looks& looks, uint32_t wanted, base::TimePoint deadline) {
   return false;
 }
 
-bool SystemBell::yield(Looks& looks, uint32_t wanted) {
+bool SystemBell::yield(Looks& looks, News news) {
   auto& yielding = looks.yielding;
   auto before = base::Clock::now();
   if (!yielding.willing(before)) return false;
   bool came = false;
   for (int i = 0; i < Yielding::most_per_wait && !came; ++i) {
     ::sched_yield();
-    came = has(wanted);
     const auto after = base::Clock::now();
+    came = (this->*news)();
     if (!yielding.note(before, after)) return came;
     before = after;
   }
@@ -105,12 +140,11 @@ bool SystemBell::yield(Looks& looks, uint32_t wanted) {
 }
 
 void SystemBell::sleep(base::TimePoint deadline) {
-  if (!ready_.empty() || has_strays_.load() || (page_->state.load(std::memory_order_seq_cst) & BellPage::rung)) return;
-  if (look(drivers_looks_, BellPage::rung, deadline)) return;
+  if (!ready_.empty() || (page_->state.load(std::memory_order_seq_cst) & BellPage::rung)) return;
+  if (look(drivers_looks_, &SystemBell::drivers_news, deadline)) return;
   uint32_t state = page_->state.fetch_or(BellPage::asleep, std::memory_order_seq_cst) | BellPage::asleep;
   if (watching_.load()) {
-    // Strays once more: who brought them before we were asleep did not wake us.
-    if (!(state & BellPage::rung) && !has_strays_.load()) wait_in_epoll(ready_, deadline);
+    if (!(state & BellPage::rung)) wait_in_epoll(deadline);
   } else {
     while (!(state & BellPage::rung)) {
       if (!base::futex_wait(page_->state, state, deadline, BellPage::driver_sleeper)) break;
@@ -120,53 +154,53 @@ void SystemBell::sleep(base::TimePoint deadline) {
   page_->state.fetch_and(~BellPage::asleep, std::memory_order_seq_cst);
 }
 
-void SystemBell::occupy() { page_->state.fetch_and(~BellPage::vacant, std::memory_order_seq_cst); }
+void SystemBell::occupy() {
+  page_->state.fetch_and(~BellPage::vacant, std::memory_order_seq_cst);
+  if (armed_.load(std::memory_order_relaxed)) arm_resident(false);
+}
 
 void SystemBell::vacate() {
   const uint32_t before = page_->state.fetch_or(BellPage::vacant, std::memory_order_seq_cst);
-  if ((before & BellPage::rung) || !ready_.empty() || has_strays_.load()) wake_resident();
+  if (watching_.load()) arm_resident(true);
+  if ((before & BellPage::rung) || !ready_.empty()) wake_resident();
 }
+
+/// What is in epoll_ already counts: arming wakes the resident for it.
+void SystemBell::arm_resident(bool armed) {
+  armed_.store(armed, std::memory_order_relaxed);
+  control(resident_epoll_, EPOLL_CTL_MOD, epoll_.get(), armed ? EPOLLIN | EPOLLONESHOT : 0, inner_cookie);
+}
+
+bool SystemBell::linger() { return look(residents_looks_, &SystemBell::residents_news, base::never); }
 
 void SystemBell::sleep_resident() {
   constexpr uint32_t wanted = BellPage::vacant | BellPage::rung;
-  uint32_t state = page_->state.load(std::memory_order_seq_cst);
-  if (!(state & BellPage::rung) && (state & BellPage::vacant) && !watching_.load()) {
-    page_->state.fetch_or(BellPage::looking, std::memory_order_seq_cst);
-    look(residents_looks_, wanted, base::never);
-    // Whoever rings from here on wakes us. Who rang before is seen now.
-    state = page_->state.fetch_and(~BellPage::looking, std::memory_order_seq_cst) & ~BellPage::looking;
-  }
+  const uint32_t state = page_->state.load(std::memory_order_seq_cst);
   if ((state & wanted) == wanted) return;
   if (!watching_.load()) {
     // Whatever the state is, it is right to sleep on it: when the place gets vacant and the bell rings, we are woken.
     base::futex_wait(page_->state, state, base::never, BellPage::resident_sleeper);
     return;
   }
-  // Events wake one of those who sleep in an epoll, the last to come. A driver that comes and goes with every call is
-  // that one, so we lie here undisturbed, and are there when it is gone. If it was our turn all the same, pass it on.
-  std::vector<epoll_event> events;
-  wait_in_epoll(events, base::never);
-  if (!events.empty()) {
-    base::Lock lock(mutex_);
-    strays_.insert(strays_.end(), events.begin(), events.end());
-    has_strays_.store(true, std::memory_order_seq_cst);
+  std::array<epoll_event, 2> found;
+  const int count = ::epoll_wait(resident_epoll_.get(), found.data(), static_cast<int>(found.size()), -1);
+  for (int i = 0; i < count; ++i) {
+    if (found[i].data.u64 != inner_cookie) continue;
+    // That was the one time. If somebody came and went meanwhile it is armed again, and the next driver only thinks
+    // that it need not end that: we are woken once for nothing.
+    armed_.store(false, std::memory_order_relaxed);
+    epoll_has_news_.store(true);
   }
-  // A driver that sleeps must be woken. One that is awake looks before it sleeps or leaves, and if there is none we
-  // take the role next; to wake the epoll then would wake nobody but ourselves, again and again.
-  if (page_->state.load(std::memory_order_seq_cst) & BellPage::asleep) wake_epoll();
 }
 
 void SystemBell::wake_resident() {
   base::futex_wake(page_->state, 1, BellPage::resident_sleeper);
-  if (watching_.load()) wake_epoll();
-}
-
-void SystemBell::wake_epoll() {
+  if (!watching_.load()) return;
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(eventfd_.get(), &one, sizeof(one));
+  [[maybe_unused]] const ssize_t n = ::write(resident_eventfd_.get(), &one, sizeof(one));
 }
 
-void SystemBell::wait_in_epoll(std::vector<epoll_event>& events, base::TimePoint deadline) {
+void SystemBell::wait_in_epoll(base::TimePoint deadline) {
   clears_ = 0;
   int timeout = -1;
   if (deadline == base::TimePoint::min()) {
@@ -178,16 +212,12 @@ void SystemBell::wait_in_epoll(std::vector<epoll_event>& events, base::TimePoint
   std::array<epoll_event, batch> found;
   const int count = ::epoll_wait(epoll_.get(), found.data(), batch, timeout);
   for (int i = 0; i < count; ++i) {
-    // Our own eventfd is never read: each write to it is news, whatever it holds.
-    if (found[i].data.u64 != own_cookie) events.push_back(found[i]);
+    if (found[i].data.u64 != own_cookie) ready_.push_back(found[i]);
   }
 }
 
 void SystemBell::watch(int fd, uint32_t events, uint64_t cookie) {
-  epoll_event event{};
-  event.events = events | EPOLLET;
-  event.data.u64 = cookie;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) shm::system_error("epoll_ctl add").raise();
+  control(epoll_, EPOLL_CTL_ADD, fd, events | EPOLLET, cookie);
   if (watching_.exchange(true)) return;
   // Whoever sleeps in the futex must come to epoll; whoever is about to sleep there finds the state changed.
   page_->state.fetch_or(BellPage::in_epoll | BellPage::rung, std::memory_order_seq_cst);
@@ -195,10 +225,7 @@ void SystemBell::watch(int fd, uint32_t events, uint64_t cookie) {
 }
 
 void SystemBell::rewatch(int fd, uint32_t events, uint64_t cookie) {
-  epoll_event event{};
-  event.events = events | EPOLLET;
-  event.data.u64 = cookie;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) != 0) shm::system_error("epoll_ctl mod").raise();
+  control(epoll_, EPOLL_CTL_MOD, fd, events | EPOLLET, cookie);
 }
 
 void SystemBell::unwatch(int fd) { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }

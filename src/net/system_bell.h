@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "base/mutex.h"
 #include "net/bell.h"
 #include "net/poller.h"
 #include "net/yielding.h"
@@ -15,6 +14,9 @@ namespace farad::net {
 
 /// The bell of a real worker. It lies in shared memory, so that peers in other processes ring it themselves: a futex
 /// while there are only such peers, epoll with an eventfd once descriptors are watched.
+///
+/// The driver sleeps in an epoll of all descriptors, the resident in another one, which watches the first only while
+/// the place is vacant. So what comes in while somebody drives, asleep or not, is the driver's and wakes nobody else.
 class SystemBell final : public Bell, public Poller {
  public:
   /// `spin`: how long a sleeper looks before it sleeps, if whoever rang last runs on another core: waking across cores
@@ -28,6 +30,7 @@ class SystemBell final : public Bell, public Poller {
   void sleep(base::TimePoint deadline) override;
   void occupy() override;
   void vacate() override;
+  bool linger() override;
   void sleep_resident() override;
   void wake_resident() override;
 
@@ -51,31 +54,34 @@ class SystemBell final : public Bell, public Poller {
     int spins_failed = 0;
     Yielding yielding;
   };
-  /// Looks for `wanted`, all of these bits of the state, as long as that seems better than to sleep; true if they came.
-  bool look(Looks& looks, uint32_t wanted, base::TimePoint deadline);
-  bool spin(Looks& looks, uint32_t wanted, base::TimePoint deadline);
-  bool yield(Looks& looks, uint32_t wanted);
-  bool has(uint32_t wanted) const { return (page_->state.load(std::memory_order_relaxed) & wanted) == wanted; }
-  /// Appends what there is to `events`.
-  void wait_in_epoll(std::vector<epoll_event>& events, base::TimePoint deadline);
-  void wake_epoll();
+  using News = bool (SystemBell::*)();
+  bool drivers_news();
+  bool residents_news();
+  /// Looks for news as long as that seems better than to sleep; true if there are any.
+  bool look(Looks& looks, News news, base::TimePoint deadline);
+  bool spin(Looks& looks, News news, base::TimePoint deadline);
+  bool yield(Looks& looks, News news);
+
+  /// Appends to ready_ what there is.
+  void wait_in_epoll(base::TimePoint deadline);
+  /// Whether what comes into epoll_ wakes the resident; once.
+  void arm_resident(bool armed);
 
   const std::chrono::microseconds spin_;
   shm::Memory memory_;
   shm::BellPage* page_;
-  base::Fd eventfd_;
-  base::Fd epoll_;
+  base::Fd eventfd_;           // Makes epoll_ readable.
+  base::Fd epoll_;             // Where the driver sleeps.
+  base::Fd resident_eventfd_;  // Makes resident_epoll_ readable.
+  base::Fd resident_epoll_;    // Where the resident sleeps; watches epoll_.
   std::atomic<bool> watching_{false};
-
-  // What the resident was woken for while another drove.
-  base::Mutex mutex_;
-  std::vector<epoll_event> strays_ GUARDED_BY(mutex_);
-  std::atomic<bool> has_strays_{false};
+  std::atomic<bool> armed_{false};
+  std::atomic<bool> epoll_has_news_{false};  // The resident was woken because of it.
 
   // Whoever holds the role.
   std::vector<epoll_event> ready_;
   std::vector<epoll_event> taken_;
-  std::atomic<int> clears_{0};  // Atomic, because the resident resets it too.
+  int clears_ = 0;
   Looks drivers_looks_;
   // The resident.
   Looks residents_looks_;

@@ -9,8 +9,7 @@ namespace farad::shm {
 void BellPage::ring(int eventfd) {
   const uint32_t before = state.fetch_or(rung, std::memory_order_seq_cst);
   if (before & rung) return;  // Whoever rang first woke the sleeper.
-  const bool wakes_resident = (before & (vacant | looking)) == vacant;
-  if (!(before & asleep) && !wakes_resident) return;
+  if (!(before & (asleep | vacant))) return;
   if (before & in_epoll) {
     const uint64_t one = 1;
     // Full means that it is readable already, which is all we want.

@@ -21,7 +21,6 @@ struct BellPage {
   static constexpr uint32_t asleep = 2;    // the driver sleeps
   static constexpr uint32_t vacant = 4;    // nobody drives: wake the resident
   static constexpr uint32_t in_epoll = 8;  // sleepers wait in epoll: write to the eventfd instead of waking the futex
-  static constexpr uint32_t looking = 16;  // the resident is awake and looks for itself: nobody has to wake it
 
   // Kinds of futex sleepers on `state`, so that they can be woken apart.
   static constexpr uint32_t driver_sleeper = 1;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view purpose = "shm";
 /// Changes whenever anything that lies in shared memory does.
-constexpr uint32_t layout_version = 2;
+constexpr uint32_t layout_version = 1;
 constexpr size_t address_bytes = 64;
 
 // Both ends are processes of one machine, so structs travel as they are.

@@ -19,6 +19,7 @@ class SimBell final : public Bell {
   void sleep(base::TimePoint deadline) override;
   void occupy() override;
   void vacate() override;
+  bool linger() override { return false; }
   void sleep_resident() override;
   void wake_resident() override;
 

@@ -31,6 +31,7 @@ Future<int64_t> never() {
   return kept.future();
 }
 int64_t call_never(int to) { return Worker::current().rpc_sync<never>(to); }
+int64_t call_process(int at) { return Worker::current().rpc_sync<process_here>(at); }
 
 template <class E>
 std::string message_of(const std::function<void()>& act) {
@@ -43,21 +44,21 @@ std::string message_of(const std::function<void()>& act) {
   return {};
 }
 
-/// Rank 0 here, two others in processes of their own.
+/// One member here, rank 0 unless said otherwise, and two in processes of their own.
 class RpcProcess : public testing::TestWithParam<std::string> {
  protected:
   static constexpr auto lost_after = 300ms;
 
-  RpcProcess() {
+  explicit RpcProcess(int here = 0) : here_(here) {
     std::string pattern = (std::filesystem::temp_directory_path() / "farad-rpc-XXXXXX").string();
     directory_ = mkdtemp(pattern.data());
     plan_.size = 3;
     plan_.lost_after_ms = static_cast<int>(lost_after.count());
     GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
     ("file://" + directory_ + "/meeting").copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
-    for (int rank : {1, 2}) bear(rank);
+    for (int rank : elsewhere()) bear(rank);
     WorkerOptions options;
-    options.rank = 0;
+    options.rank = here;
     options.size = 3;
     options.transport = GetParam();
     options.rendezvous = plan_.rendezvous;
@@ -67,10 +68,15 @@ class RpcProcess : public testing::TestWithParam<std::string> {
   }
   ~RpcProcess() override {
     worker_.reset();
-    for (int rank : {1, 2}) kill(rank);
+    for (int rank : elsewhere()) kill(rank);
     std::filesystem::remove_all(directory_);
   }
 
+  std::vector<int> elsewhere() const {
+    std::vector<int> ranks{0, 1, 2};
+    std::erase(ranks, here_);
+    return ranks;
+  }
   void bear(int rank) {
     plan_.rank = rank;
     children_[rank] = Nursery::bear<be_a_member>(plan_);
@@ -94,6 +100,18 @@ class RpcProcess : public testing::TestWithParam<std::string> {
     EXPECT_EQ(worker_->rpc_sync<process_here>("worker2"), children_[2]);
   }
 
+  /// Calls until one that was started anew has joined.
+  int64_t call_restarted(const char* name) {
+    for (const auto deadline = Clock::now() + 30s; Clock::now() < deadline;) {
+      try {
+        return worker_->rpc_sync<process_here>(name);
+      } catch (const PeerLost&) {  // It has not joined yet.
+      }
+    }
+    return 0;
+  }
+
+  const int here_;
   std::string directory_;
   MemberPlan plan_;
   pid_t children_[3] = {};
@@ -154,21 +172,39 @@ TEST_P(RpcProcess, RestartedMemberCanBeCalledAgainAndClosedWith) {
   EXPECT_THROW(worker_->rpc_sync<process_here>("worker1"), PeerLost);
 
   bear(1);
-  const auto deadline = Clock::now() + 30s;
-  int64_t answer = 0;
-  while (answer == 0 && Clock::now() < deadline) {
-    try {
-      answer = worker_->rpc_sync<process_here>("worker1");
-    } catch (const PeerLost&) {  // It has not joined yet.
-    }
-  }
 
-  EXPECT_EQ(answer, children_[1]);
+  EXPECT_EQ(call_restarted("worker1"), children_[1]);
   EXPECT_NO_THROW(worker_->close());
   EXPECT_EQ(end_of(1), 0);
   EXPECT_EQ(end_of(2), 0);
 }
 
+/// Rank 0 in a process of its own, so that it can be killed.
+class RpcProcessBesideRankZero : public RpcProcess {
+ protected:
+  RpcProcessBesideRankZero() : RpcProcess(2) {}
+};
+
+TEST_P(RpcProcessBesideRankZero, OthersGoOnWhenRankZeroIsKilledAndTakeItBack) {
+  ASSERT_EQ(worker_->rpc_sync<process_here>("worker0"), children_[0]);
+
+  kill(0);
+
+  EXPECT_THAT(message_of<PeerLost>([&] { worker_->rpc_sync<process_here>("worker0"); }), HasSubstr("worker0"));
+  EXPECT_EQ(worker_->rpc_sync<process_here>("worker1"), children_[1]);
+  EXPECT_EQ(worker_->rpc_sync<call_process>("worker1", here_), getpid());
+
+  bear(0);
+
+  EXPECT_EQ(call_restarted("worker0"), children_[0]);
+  EXPECT_EQ(worker_->rpc_sync<call_process>("worker0", 1), children_[1]);
+  EXPECT_NO_THROW(worker_->close());
+  EXPECT_EQ(end_of(0), 0);
+  EXPECT_EQ(end_of(1), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, RpcProcessBesideRankZero, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Each, RpcProcess, testing::Values("shm", "tcp"), [](const auto& info) { return info.param; });
 
 }  // namespace

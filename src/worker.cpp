@@ -109,6 +109,10 @@ ref::Table::Services WorkerCore::services() {
     auto core = weak.lock();
     core ? core->run(std::move(task)) : task();
   };
+  services.discard = [weak](std::function<void()> task) {
+    auto core = weak.lock();
+    core ? core->discard(std::move(task)) : task();
+  };
   services.core = weak;
   services.name_of = [names = agent_->names()](base::Rank rank) { return names.at(rank.value); };
   return services;
@@ -188,6 +192,11 @@ void WorkerCore::run(std::function<void()> continuation) {
   const auto task = as_work(std::move(continuation));
   // After the end there are no threads of ours; whoever completed the future goes on itself.
   if (!agent_->executor().post(task)) task();
+}
+
+void WorkerCore::discard(std::function<void()> end) {
+  const auto task = as_work(std::move(end));
+  if (!agent_->in_place().run(cost_of_ends_, task)) task();
 }
 
 std::function<void()> WorkerCore::bind(std::function<void()> continuation) {

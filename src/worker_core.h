@@ -41,6 +41,9 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   std::function<void()> bind(std::function<void()> continuation) override;
   std::chrono::steady_clock::time_point now() const override;
 
+  /// Lets values go that nobody refers to any more.
+  void discard(std::function<void()> end);
+
   /// For its life, this worker is Worker::current() on this thread.
   class Scope {
    public:
@@ -74,6 +77,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   std::unordered_map<std::string, base::Rank> ranks_;
   std::shared_ptr<ref::Table> table_;
   std::unique_ptr<autograd::Service> gradients_;  // Outlives the agent, whose threads use it.
+  net::Cost cost_of_ends_;
   std::unique_ptr<rpc::Agent> agent_;
   std::unique_ptr<Worker> handle_;
   std::optional<base::Log> log_;

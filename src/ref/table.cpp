@@ -25,7 +25,7 @@ void Table::finish(Afterwards after) {
   for (auto& use : after.uses) services_.later(std::move(use));
   // A value's end is foreign code, perhaps long: not where messages are taken in.
   if (!after.garbage.empty()) {
-    services_.later([garbage = std::move(after.garbage)]() mutable { garbage.clear(); });
+    services_.discard([garbage = std::move(after.garbage)]() mutable { garbage.clear(); });
   }
 }
 

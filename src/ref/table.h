@@ -90,7 +90,8 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
  public:
   struct Services {
     std::function<net::Sent(base::Rank to, wire::Message message)> post;  ///< never waits
-    std::function<void(std::function<void()> task)> later;                ///< where values are destroyed and uses go on
+    std::function<void(std::function<void()> task)> later;                ///< where uses go on
+    std::function<void(std::function<void()> task)> discard;              ///< where values are destroyed
     std::function<std::string(base::Rank)> name_of;
     std::weak_ptr<detail::WorkerCore> core;  ///< only to be passed on
   };

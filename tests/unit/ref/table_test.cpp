@@ -36,7 +36,7 @@ struct Group {
             [this, i, to, message = std::move(message)] { tables[to.value]->on_message(peer(i), message); });
         return net::Sent{{}, base::Incarnation(1)};
       };
-      services.later = [](std::function<void()> task) { task(); };
+      services.later = services.discard = [](std::function<void()> task) { task(); };
       services.name_of = [](Rank r) { return "worker" + std::to_string(r.value); };
       tables.push_back(std::make_shared<Table>(rank(i), 1000 + i, services));
     }

@@ -35,12 +35,7 @@ InPlace::InPlace(base::Runtime& runtime, Driver& driver, base::Executor& executo
   driver_.residents().set_overflow([&executor](Residents::Task task) { executor.post(std::move(task)); });
 }
 
-bool InPlace::run(Cost& cost, std::function<void()> task) {
-  std::function<void()> timed = [this, &cost, task = std::move(task)] {
-    const auto start = runtime_.now();
-    task();
-    cost.note(runtime_.now() - start);
-  };
+bool InPlace::run_timed(Cost& cost, std::function<void()> timed) {
   if (cost.is_short() && driver_.residents().run_in_place(timed)) return true;
   return executor_.post(std::move(timed));
 }

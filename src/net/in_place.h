@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "base/executor.h"
 #include "base/runtime.h"
@@ -37,9 +38,18 @@ class InPlace {
 
   /// Any thread; in place only inside the driver's poll. `cost` must live until the task has ended; tasks must not
   /// throw. False if the executor is closed; the task is dropped then.
-  bool run(Cost& cost, std::function<void()> task);
+  template <class Task>
+  bool run(Cost& cost, Task task) {
+    return run_timed(cost, [this, &cost, task = std::move(task)] {
+      const auto start = runtime_.now();
+      task();
+      cost.note(runtime_.now() - start);
+    });
+  }
 
  private:
+  bool run_timed(Cost& cost, std::function<void()> timed);
+
   base::Runtime& runtime_;
   Driver& driver_;
   base::Executor& executor_;

@@ -66,7 +66,7 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
   begin_work();
   uint64_t id = 0;
   if (!call.one_way)
-    id = pending_.add({to, std::string(rpc::name_of(call)), deadline, since, std::move(done), {}, call.keep, made});
+    id = pending_.add({to, {call.function, call.name}, deadline, since, std::move(done), {}, call.keep, made});
   try {
     auto message = encode_call(id, header, std::move(call.arguments));
     const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
@@ -79,8 +79,9 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
     if (call.one_way) {
       end_work();
     } else if (auto lost = pending_.sent(id, incarnation)) {
-      complete(*lost,
-               {{Code::PeerLost, "[rpc] call of \"" + lost->function + "\" to " + name_of(to) + ": lost it"}, {}, {}});
+      complete(
+          *lost,
+          {{Code::PeerLost, "[rpc] call of \"" + lost->callee.text() + "\" to " + name_of(to) + ": lost it"}, {}, {}});
     }
   } catch (...) {
     if (made) made->never_went();
@@ -102,14 +103,18 @@ base::Incarnation Agent::post(Rank to, wire::Message message) {
 detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& options) {
   const auto timeout = options.timeout.value_or(options_.timeout);
   const auto deadline = base::deadline_after(fabric_->runtime().now(), timeout);
-  auto waiter = fabric_->driver().make_waiter();
-  Outcome outcome;
-  const std::string function = std::string(rpc::name_of(call));
+  struct {
+    std::shared_ptr<net::Waiter> waiter;
+    Outcome outcome;
+  } awaited{fabric_->driver().make_waiter(), {}};
+  const auto& waiter = awaited.waiter;
+  const Callee callee{call.function, call.name};
   net::Driver::Reservation reservation(fabric_->driver());
-  // The timer does not watch this call, since we do.
-  const uint64_t id = send(to, std::move(call), base::never, timeout, [&outcome, waiter](Outcome result) {
-    outcome = std::move(result);
-    waiter->complete();
+  // The timer does not watch this call, since we do. One pointer fits into a std::function without an allocation.
+  const uint64_t id = send(to, std::move(call), base::never, timeout, [&awaited](Outcome result) {
+    awaited.outcome = std::move(result);
+    const auto held = awaited.waiter;  // Once it is complete, our frame may be gone.
+    held->complete();
   });
   // Should the wait throw, nobody may write into this frame any more.
   auto withdraw = c10::make_scope_exit([&] {
@@ -122,12 +127,12 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
       withdraw.release();
       give_up(std::move(*mine), id);
       end_work();
-      throw Timeout("[rpc] call of \"" + function + "\" to " + name_of(to) + ": no reply in " + seconds(timeout));
+      throw Timeout("[rpc] call of \"" + callee.text() + "\" to " + name_of(to) + ": no reply in " + seconds(timeout));
     }
     fabric_->driver().wait(*waiter, base::never);  // Somebody is completing it right now.
   }
-  if (auto error = error_of(outcome, to, function)) std::rethrow_exception(error);
-  return std::move(outcome.result);
+  if (auto error = error_of(awaited.outcome, to, callee)) std::rethrow_exception(error);
+  return std::move(awaited.outcome.result);
 }
 
 void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std::shared_ptr<detail::FutureCore> future,
@@ -138,14 +143,15 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
     send(to, std::move(call), deadline, timeout, nullptr);
     return;
   }
-  const std::string function = std::string(rpc::name_of(call));
-  const uint64_t id = send(to, std::move(call), deadline, timeout, [this, to, function, future, done](Outcome outcome) {
-    if (auto error = error_of(outcome, to, function)) {
-      future->fail(error);
-    } else {
-      done(std::move(outcome.result));
-    }
-  });
+  const Callee callee{call.function, call.name};
+  const uint64_t id =
+      send(to, std::move(call), deadline, timeout, [this, to, callee, future, done = std::move(done)](Outcome outcome) {
+        if (auto error = error_of(outcome, to, callee)) {
+          future->fail(error);
+        } else {
+          done(std::move(outcome.result));
+        }
+      });
   future->set_cancel([life = host_.life(), this, id] {
     const auto alive = life.lock();
     if (!alive) return;
@@ -181,7 +187,7 @@ void Agent::expire_calls() {
     for (auto& [id, call] : pending_.take_expired(fabric_->runtime().now(), next)) {
       give_up(call, id);
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - call.since);
-      complete(call, {{Code::Timeout, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) +
+      complete(call, {{Code::Timeout, "[rpc] call of \"" + call.callee.text() + "\" to " + name_of(call.to) +
                                           ": no reply in " + seconds(waited)},
                       {},
                       {}});
@@ -206,14 +212,14 @@ std::string Agent::name_of(Rank rank) const {
   return rank.value < names_.size() ? names_[rank.value] : "rank " + std::to_string(rank.value);
 }
 
-std::exception_ptr Agent::error_of(const Outcome& outcome, Rank to, const std::string& function) {
+std::exception_ptr Agent::error_of(const Outcome& outcome, Rank to, const Callee& callee) {
   if (!outcome.status.ok()) return outcome.status.exception();
   if (!outcome.failure) return nullptr;
   const Failure& failure = *outcome.failure;
   if (failure.code != Code::RemoteError) {
     return Status(failure.code, failure.text + " (called at " + name_of(to) + ")").exception();
   }
-  std::vector<std::string> hops{name_of(fabric_->self().rank), name_of(to) + " \"" + function + "\""};
+  std::vector<std::string> hops{name_of(fabric_->self().rank), name_of(to) + " \"" + callee.text() + "\""};
   hops.insert(hops.end(), failure.hops.begin(), failure.hops.end());
   return std::make_exception_ptr(RemoteError(std::move(hops), failure.type, failure.text, failure.stack));
 }
@@ -281,12 +287,13 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
   outcome.status = decode_reply(message, header, result_at);
   // Even if nobody waits any more: the lender does, for its references.
   if (!header.loans.empty()) {
-    outcome.result.references = host_.references().receive(from, header.loans, call ? call->function : "?");
+    outcome.result.references = host_.references().receive(from, header.loans, call ? call->callee.text() : "?");
   }
   if (!call) return take_late_reply(from, message.tag, header);
   if (!outcome.status.ok()) {
     const auto& why = outcome.status.message();
-    outcome.status = {Code::Protocol, "[rpc] call of \"" + call->function + "\" to " + name_of(call->to) + ": " + why};
+    outcome.status = {Code::Protocol,
+                      "[rpc] call of \"" + call->callee.text() + "\" to " + name_of(call->to) + ": " + why};
   } else if (header.failed) {
     outcome.status = decode_failure(message, result_at, outcome.failure.emplace());
   } else {
@@ -324,7 +331,7 @@ void Agent::take_cancel(net::Peer from, uint64_t id) {
 void Agent::on_lost(net::Peer peer, const Status& why) {
   for (auto& call : pending_.take_all_of(peer)) {
     complete(call, {{Code::PeerLost,
-                     "[rpc] call of \"" + call.function + "\" to " + name_of(peer.rank) + ": " + why.message()},
+                     "[rpc] call of \"" + call.callee.text() + "\" to " + name_of(peer.rank) + ": " + why.message()},
                     {},
                     {}});
   }
@@ -351,7 +358,7 @@ void Agent::on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const Status& wh
     ending_->unsent(to);
     if (auto call = pending_.take(tag)) {
       if (call->made) call->made->never_went();
-      complete(*call, {{Code::Invalid, "[rpc] call of \"" + call->function + "\": " + why.message()}, {}, {}});
+      complete(*call, {{Code::Invalid, "[rpc] call of \"" + call->callee.text() + "\": " + why.message()}, {}, {}});
     }
   } else if (kind == to_number(Kind::Reply)) {
     const Failure failure{Code::Invalid, {}, "[rpc] its result: " + why.message(), {}};
@@ -383,7 +390,7 @@ void Agent::describe(Debug& debug) const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(now - since);
   };
   pending_.each([&](const PendingCall& call) {
-    debug.made.push_back({call.function, "to " + name_of(call.to), age(call.since)});
+    debug.made.push_back({call.callee.text(), "to " + name_of(call.to), age(call.since)});
   });
   base::Lock lock(mutex_);
   for (const auto& [key, call] : running_) {
@@ -398,8 +405,9 @@ void Agent::end(const std::string& why) {
   timer_parker_->unpark();
   timer_.reset();
   for (auto& call : pending_.take_all()) {
-    complete(call,
-             {{Code::Closed, "[rpc] call of \"" + call.function + "\" to " + name_of(call.to) + ": " + why}, {}, {}});
+    complete(
+        call,
+        {{Code::Closed, "[rpc] call of \"" + call.callee.text() + "\" to " + name_of(call.to) + ": " + why}, {}, {}});
   }
   decltype(given_up_) let_go;
   {

@@ -100,7 +100,7 @@ class Agent final : private net::Sink {
   base::Incarnation post(base::Rank to, wire::Message message);
   void give_up(PendingCall call, uint64_t id);
   void expire_calls();
-  std::exception_ptr error_of(const Outcome& outcome, base::Rank to, const std::string& function);
+  std::exception_ptr error_of(const Outcome& outcome, base::Rank to, const Callee& callee);
   std::string name_of(base::Rank rank) const;
 
   /// Ends a call that was taken from pending_.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <farad/detail/function.h>
 #include <farad/detail/packet.h>
 
 #include <functional>
@@ -27,10 +28,17 @@ struct Outcome {
   detail::Packet result;
 };
 
+/// What is called, for messages. Of a function that is known here, nothing is copied.
+struct Callee {
+  const detail::Function* known = nullptr;
+  std::string name = {};  ///< if called by name
+  std::string text() const { return known ? std::string(known->name) : name; }
+};
+
 /// A call that waits for its reply.
 struct PendingCall {
   base::Rank to;
-  std::string function;  ///< for messages
+  Callee callee;
   base::TimePoint deadline = base::never;
   base::TimePoint since;
   std::function<void(Outcome)> done;             ///< short: called on the driving thread, or on whoever fails the call

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <string>
-#include <vector>
+#include "common/program.h"
 
 namespace farad::bench {
 
 /// What a process of this benchmark can be told to be. Each takes the words after its name and writes JSON to standard
 /// output if it is the one that measures.
-using Words = std::vector<std::string>;
-
 // floors.cpp: what the machine itself needs.
 void futex_ping(const Words&);   ///< one process that forks its partner: cores of both
 void socket_ping(const Words&);  ///< "unix" or "tcp", cores of both, sizes

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <string>
-#include <vector>
+#include "common/program.h"
 
 namespace farad::bench {
-
-using Words = std::vector<std::string>;
 
 /// Makes the calls and writes JSON to standard output: rendezvous, transport, how many calls memory is watched over.
 void call_client(const Words&);

@@ -25,11 +25,23 @@ void list(std::ostream& out, const char* what, const std::vector<Debug::Referenc
   }
 }
 
+void show(std::ostream& out, const Debug::Pass& pass) {
+  out << "    pass " << pass.number << " of " << pass.root << ": " << pass.state << ", " << pass.fired << " of "
+      << pass.nodes << " nodes fired, " << pass.running << " running";
+  const char* before = "; waits for ";
+  for (const auto& worker : pass.waits_for) {
+    out << before << worker;
+    before = ", ";
+  }
+  out << '\n';
+}
+
 void list(std::ostream& out, const char* what, const std::vector<Debug::Context>& contexts) {
   out << what << ": " << contexts.size() << '\n';
   for (const auto& context : contexts) {
-    out << "  " << context.id << ": " << context.sends << " sends, " << context.recvs << " recvs, " << context.passes
-        << " passes\n";
+    out << "  " << context.id << ": " << context.sends << " sends, " << context.recvs << " recvs, "
+        << context.passes.size() << " passes\n";
+    for (const auto& pass : context.passes) show(out, pass);
   }
 }
 

@@ -23,11 +23,21 @@ struct Debug {
     std::vector<std::string> holders = {};  ///< of one that lives here: who else holds it; of one on its way: to whom
   };
 
+  /// This worker's part in a backward pass that has not ended.
+  struct Pass {
+    std::string root;                         ///< who began it
+    uint64_t number = 0;                      ///< of its passes in this context, from 1
+    std::string state;                        ///< "runs", "done here", ...
+    size_t nodes = 0;                         ///< functions that it has to do with here
+    size_t fired = 0;                         ///< of them: they have run, or no root leads to them
+    size_t running = 0;                       ///< of them: they run now
+    std::vector<std::string> waits_for = {};  ///< workers, for gradients; once all have fired, for the verdict
+  };
   struct Context {
     int64_t id = 0;
-    size_t sends = 0;   ///< messages in need of gradients that went from here
-    size_t recvs = 0;   ///< and that came here
-    size_t passes = 0;  ///< that run
+    size_t sends = 0;               ///< messages in need of gradients that went from here
+    size_t recvs = 0;               ///< and that came here
+    std::vector<Pass> passes = {};  ///< that run
   };
 
   std::vector<Call> made;         ///< calls of this worker that wait for their reply

@@ -4,6 +4,27 @@
 #include <utility>
 
 namespace farad::autograd {
+namespace {
+
+const char* to_text(PassState state) {
+  switch (state) {
+    case PassState::Early:
+      return "has not begun here";
+    case PassState::Scanning:
+      return "begins";
+    case PassState::Running:
+      return "runs";
+    case PassState::Done:
+      return "done here";
+    case PassState::Orphan:
+      return "done here, its root is lost";
+    case PassState::Ended:
+      break;
+  }
+  return "has ended";
+}
+
+}  // namespace
 
 LocalContext::LocalContext(ContextId id, std::shared_ptr<const Group> group)
     : id_(id), group_(std::move(group)), passes_(id, group_->self, *this) {}
@@ -38,7 +59,14 @@ PairId LocalContext::result_of(net::Peer to, uint64_t call) const {
 
 Debug::Context LocalContext::describe() const {
   base::Lock lock(mutex_);
-  return {id_.value, recording_.sent().size(), recording_.received().size(), parts_.size()};
+  Debug::Context shown{id_.value, recording_.sent().size(), recording_.received().size()};
+  for (const auto& progress : passes_.progress()) {
+    auto& pass = shown.passes.emplace_back(Debug::Pass{group_->name_of(progress.pass.root), progress.pass.number,
+                                                       to_text(progress.state), progress.nodes, progress.fired,
+                                                       progress.running});
+    for (const auto worker : progress.waits_for) pass.waits_for.push_back(group_->name_of(worker));
+  }
+  return shown;
 }
 
 GradientStore LocalContext::gradients() const {

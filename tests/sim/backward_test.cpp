@@ -199,7 +199,7 @@ void expect_nothing_left(Simulation& simulation, Worker& worker) {
 }
 
 TEST(RandomModels, HaveTheGradientsOfOneProcess) {
-  for_each_seed(2000, [](uint64_t seed) {
+  for_each_seed(1500, [](uint64_t seed) {
     const Trial trial(seed, 8);
     Simulation simulation(seed, {.size = trial.workers});
     simulation.run([&](Worker& worker) {
@@ -237,7 +237,7 @@ void befall(Simulation& simulation) {
 
 /// Worker 0 watches to the end. The context is made there or, so that its maker may crash, by worker 1.
 TEST(RandomModels, EndWithThemOrWithANamedErrorInTrouble) {
-  for_each_seed(2000, [](uint64_t seed) {
+  for_each_seed(1500, [](uint64_t seed) {
     const Trial trial(seed, 8, seed % 3 == 0 ? 1 : 0);
     net::sim::Faults faults;
     faults.breaks = seed % 4 == 0 ? 0.01 : 0;

@@ -68,7 +68,7 @@ TEST_P(BackwardSuite, NodeThatThrowsIsNamedWithWorkerContextAndPass) {
     expect_no_gradient_anywhere(group, context);
     EXPECT_TRUE(eventually([&] {
       size_t passes = 0;
-      for (int rank = 0; rank < 3; ++rank) passes += group[rank].debug().contexts.at(0).passes;
+      for (int rank = 0; rank < 3; ++rank) passes += group[rank].debug().contexts.at(0).passes.size();
       return passes == 0;
     })) << "every worker drops the pass";
 
@@ -178,7 +178,7 @@ TEST_P(BackwardSuite, WorkerThatEndsDuringAPassIsNamed) {
     std::thread ending([&] {
       EXPECT_TRUE(door.has_come());
       std::thread dropping([&] { group.drop(1); });
-      EXPECT_TRUE(eventually([&] { return group[0].debug().contexts.at(0).passes == 0; }));
+      EXPECT_TRUE(eventually([&] { return group[0].debug().contexts.at(0).passes.empty(); }));
       door.open();  // Only now: what runs there holds its end up.
       dropping.join();
     });

@@ -49,6 +49,43 @@ TEST_P(BackwardSuite, FastNamesTheCallThatIsNotUsed) {  // G1
   EXPECT_EQ(context.gradients().size(), 0u);
 }
 
+TEST_P(BackwardSuite, FastNamesTheCallWhoseResultLeadsNowhere) {  // G3, G5, G7
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2);
+  const auto error_of = [&](const std::function<Tensor()>& forward) {
+    Context context(worker);
+    const Tensor y = forward();
+    const auto message = message_of<Aborted>([&] { context.backward({y.sum()}, {.mode = Mode::Fast}); });
+    EXPECT_EQ(context.gradients().size(), 0u);
+    return message;
+  };
+  EXPECT_THAT(error_of([&] { return worker.rpc_sync<cut>("worker1", a) + a; }), testing::HasSubstr("cut"));
+  EXPECT_THAT(error_of([&] { return worker.rpc_sync<multiply>("worker1", a, a).detach() * b; }),
+              testing::HasSubstr("multiply"));
+  Tensor other;
+  EXPECT_THAT(error_of([&] {
+                other = worker.rpc_sync<multiply>("worker1", a, b);  // for a pass of its own, later
+                return worker.rpc_sync<add>("worker1", a, b);
+              }),
+              testing::HasSubstr("multiply"));
+}
+
+TEST_P(BackwardSuite, FastNeedsNeitherEveryArgumentNorCallsUnderNoGrad) {  // G4, G6
+  Group group = start(2);
+  auto& worker = group[0];
+  const Tensor a = leaf(1), b = leaf(2);
+  Context context(worker);
+  const auto y = worker.rpc_sync<first_only>("worker1", a, b);
+  {
+    c10::NoGradGuard no_grad;
+    worker.rpc_sync<mean_of>("worker1", y);
+  }
+  context.backward({y.sum()}, {.mode = Mode::Fast});
+  expect_gradient(context, a, at::full_like(a, 3));
+  EXPECT_FALSE(context.gradient(b).defined());
+}
+
 TEST_P(BackwardSuite, FastFinishesWhereEveryCallIsUsed) {
   Group group = start(2);
   auto& worker = group[0];

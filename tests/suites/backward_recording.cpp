@@ -35,8 +35,8 @@ TEST_P(BackwardSuite, NestedCallsGiveTheGradientsOfOneProcess) {
   EXPECT_TRUE(no_context_is_left(group));
 }
 
-TEST_P(BackwardSuite, GradientsGoBackThroughFiftyHops) {
-  Group group = start(3);
+TEST_P(BackwardSuite, GradientsGoBackThroughFiftyHopsWithOneThreadEach) {  // L7
+  Group group = start(3, {.threads = 1});
   const Tensor x = leaf(1);
   Context context(group[0]);
   context.backward({group[0].rpc_sync<bounce>("worker1", 50, x).sum()});

@@ -84,6 +84,14 @@ std::vector<base::Rank> Ballot::workers() const {
   return all;
 }
 
+std::vector<base::Rank> Ballot::awaited() const {
+  std::vector<base::Rank> all;
+  for (const auto& [rank, worker] : workers_) {
+    if (!worker.done || (fast_ && !worker.complete)) all.push_back(rank);
+  }
+  return all;
+}
+
 void Ballot::count(base::Rank worker, const std::vector<ChannelReport>& channels, int64_t sign) {
   for (const auto& channel : channels) {
     add(worker, channel.peer, sign * static_cast<int64_t>(channel.sent));

@@ -48,6 +48,7 @@ class Ballot {
 
   bool has(base::Rank worker) const { return workers_.contains(worker); }
   std::vector<base::Rank> workers() const;  ///< all that were named
+  std::vector<base::Rank> awaited() const;  ///< those of them that are not done; in FAST: or not with all
 
   auto fields() const { return std::tie(fast_, workers_, waiting_, incomplete_, balance_); }
 

@@ -303,6 +303,12 @@ bool Passes::answer_released(base::Rank self, const PassMessage& message, PassMe
   return true;
 }
 
+std::vector<Progress> Passes::progress() const {
+  std::vector<Progress> all;
+  for (const auto& pass : passes_) all.push_back(progress_of(pass, self_));
+  return all;
+}
+
 Pass* Passes::find(PassId id) {
   for (auto& pass : passes_) {
     if (pass.id == id && pass.state != PassState::Ended) return &pass;

@@ -11,6 +11,7 @@
 #include "autograd/pass/faults.h"
 #include "autograd/pass/message.h"
 #include "autograd/pass/pass.h"
+#include "autograd/pass/progress.h"
 #include "autograd/topology.h"
 
 namespace farad::autograd {
@@ -83,6 +84,7 @@ class Passes {
   /// True and the answer, if a message for a context that was released here wants one.
   static bool answer_released(base::Rank self, const PassMessage& message, PassMessage& answer);
 
+  std::vector<Progress> progress() const;           ///< of all that have not ended
   size_t active() const { return passes_.size(); }  ///< passes that began here, or had answers, and have not ended
   auto fields() const { return std::tie(passes_, over_, readers_, counter_); }
 

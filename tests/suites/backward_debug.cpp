@@ -1,0 +1,65 @@
+// What a worker says of the passes that run.
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <sstream>
+#include <thread>
+
+#include "suites/backward_suite.h"
+
+namespace farad::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+static Door* held;
+
+/// Identity; going back it waits at the door.
+struct Held : torch::autograd::Function<Held> {
+  static Tensor forward(torch::autograd::AutogradContext*, Tensor x) { return x * 1; }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    held->pass();
+    return gradients;
+  }
+};
+
+Tensor hold_going_back(Tensor x) { return Held::apply(x * 2); }
+
+TEST_P(BackwardSuite, PassThatTakesLongShowsHowFarItIsAndWhomItWaitsFor) {
+  Door door;
+  held = &door;
+  Group group = start(2);
+  Context context(group[0]);
+  const auto y = group[0].rpc_sync<hold_going_back>("worker1", leaf(1)).sum();
+  std::thread passing([&, id = context.id()] { backward(group[0], id, {y}); });
+  ASSERT_TRUE(door.has_come());
+
+  const auto root = group[0].debug(), there = group[1].debug();
+  ASSERT_EQ(root.contexts.size(), 1u);
+  EXPECT_EQ(root.contexts[0].id, context.id());
+  ASSERT_EQ(root.contexts[0].passes.size(), 1u);
+  const auto& of_root = root.contexts[0].passes[0];
+  EXPECT_EQ(of_root.root, "worker0");
+  EXPECT_EQ(of_root.number, 1u);
+  EXPECT_EQ(of_root.nodes, 4u);  // The sum, its recv; the send, the leaf.
+  EXPECT_EQ(of_root.fired, 2u);
+  EXPECT_THAT(of_root.waits_for, ElementsAre("worker1"));
+  ASSERT_EQ(there.contexts.at(0).passes.size(), 1u);
+  EXPECT_EQ(there.contexts[0].passes[0].root, "worker0");
+  EXPECT_EQ(there.contexts[0].passes[0].running, 1u);
+  EXPECT_THAT(there.contexts[0].passes[0].waits_for, IsEmpty());
+  std::ostringstream text;
+  text << root;
+  EXPECT_THAT(text.str(), AllOf(HasSubstr("pass 1 of worker0: runs, 2 of 4 nodes fired"), HasSubstr("for worker1")));
+
+  door.open();
+  passing.join();
+  EXPECT_TRUE(eventually([&] { return group[1].debug().contexts.at(0).passes.empty(); }));
+}
+
+}  // namespace
+}  // namespace farad::test

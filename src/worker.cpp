@@ -61,6 +61,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options, net::sim::Wo
     core->ranks_.emplace(member.name, member.rank);
   }
   core->gradients_ = core->make_gradients();
+  core->optim_ = core->make_optim();
   core->agent_->fabric().start();
   return core;
 }
@@ -92,6 +93,7 @@ std::unique_ptr<autograd::Service> WorkerCore::make_gradients() {
 }
 
 void WorkerCore::end(const std::string& why) {
+  optim_->close();
   agent_->end(why);
   table_->close();
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/service.h"
+#include "optim/service.h"
 #include "ref/table.h"
 #include "rpc/agent.h"
 
@@ -26,6 +27,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   rpc::Agent& agent() { return *agent_; }
   ref::Table& table() { return *table_; }
   autograd::Service& gradients() { return *gradients_; }
+  optim::Service& optim() { return *optim_; }
   const WorkerInfo& self() const { return members_[agent_->fabric().self().rank.value]; }
   const std::vector<WorkerInfo>& members() const { return members_; }
   base::Rank rank_of(const Peer& peer) const;
@@ -64,6 +66,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   ref::Table::Services services();
   void report_what_is_held() const;
   std::unique_ptr<autograd::Service> make_gradients();
+  std::unique_ptr<optim::Service> make_optim();
   void check_may_end(const char* what) const;
   /// A task that close() and leave() wait for, and that must not call them.
   std::function<void()> as_work(std::function<void()> task);
@@ -71,12 +74,14 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   std::weak_ptr<void> life() override { return weak_from_this(); }
   rpc::References& references() override { return *table_; }
   rpc::Interceptor* above() override { return gradients_.get(); }
+  void on_lost(net::Peer peer) override { optim_->on_lost(peer.rank); }
 
   // Constant once joined: a member that restarts keeps its name and rank.
   std::vector<WorkerInfo> members_;
   std::unordered_map<std::string, base::Rank> ranks_;
   std::shared_ptr<ref::Table> table_;
-  std::unique_ptr<autograd::Service> gradients_;  // Outlives the agent, whose threads use it.
+  std::unique_ptr<autograd::Service> gradients_;  // Outlives the agent, whose threads use it,
+  std::unique_ptr<optim::Service> optim_;         // as does this.
   net::Cost cost_of_ends_;
   std::unique_ptr<rpc::Agent> agent_;
   std::unique_ptr<Worker> handle_;

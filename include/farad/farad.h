@@ -7,6 +7,7 @@
 #include <farad/error.h>
 #include <farad/fields.h>
 #include <farad/future.h>
+#include <farad/optim.h>
 #include <farad/options.h>
 #include <farad/rref.h>
 #include <farad/spawn.h>

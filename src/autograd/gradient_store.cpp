@@ -13,6 +13,11 @@ void GradientStore::add(const at::Tensor& leaf, at::Tensor gradient, bool differ
   accumulate(entries_[found->second].second, std::move(gradient));
 }
 
+void GradientStore::set(const at::Tensor& leaf, at::Tensor gradient) {
+  const auto found = places_.find(leaf.unsafeGetTensorImpl());
+  if (found != places_.end()) entries_[found->second].second = std::move(gradient);
+}
+
 at::Tensor GradientStore::find(const at::Tensor& leaf) const {
   const auto found = places_.find(leaf.unsafeGetTensorImpl());
   return found == places_.end() ? at::Tensor() : entries_[found->second].second;

@@ -15,6 +15,8 @@ class GradientStore {
 
   /// Adds `gradient` to what is there for `leaf`. With `differentiable` the sum is recorded by the local autograd.
   void add(const at::Tensor& leaf, at::Tensor gradient, bool differentiable);
+  /// Replaces what is there for `leaf`, if anything is.
+  void set(const at::Tensor& leaf, at::Tensor gradient);
   const std::vector<Entry>& entries() const { return entries_; }
   at::Tensor find(const at::Tensor& leaf) const;
 

@@ -74,6 +74,11 @@ GradientStore LocalContext::gradients() const {
   return gradients_;
 }
 
+void LocalContext::set_gradient(const at::Tensor& leaf, at::Tensor gradient) {
+  base::Lock lock(mutex_);
+  gradients_.set(leaf, std::move(gradient));
+}
+
 LocalContext::Work::Begun LocalContext::look() const {
   base::Lock lock(mutex_);
   return snapshot(nullptr);

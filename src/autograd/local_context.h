@@ -112,6 +112,8 @@ class LocalContext final : private Surroundings {
   Work read(const std::shared_ptr<net::Waiter>& waiter) EXCLUDES(mutex_);
 
   GradientStore gradients() const EXCLUDES(mutex_);
+  /// Replaces a gradient that is there.
+  void set_gradient(const at::Tensor& leaf, at::Tensor gradient) EXCLUDES(mutex_);
 
   // --- The end ---
 

@@ -350,6 +350,7 @@ void Agent::on_lost(net::Peer peer, const Status& why) {
   }
   host_.references().on_lost(peer);
   if (auto* above = host_.above()) above->on_lost(peer, why);
+  host_.on_lost(peer);
   ending_->on_lost(peer);
 }
 

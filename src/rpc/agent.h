@@ -33,6 +33,8 @@ class AgentHost {
   virtual References& references() = 0;
   /// What a layer above adds to calls; null if there is none.
   virtual Interceptor* above() = 0;
+  /// That life of a peer is over, and all of this layer that concerned it has ended. On the driving thread: short.
+  virtual void on_lost(net::Peer peer) = 0;
 };
 
 /// The calls of one worker: those it makes and those it takes.

@@ -51,13 +51,22 @@ void Ending::count(net::Peer peer, uint64_t Count::* which, int64_t by) {
   if (known.incarnation == peer.incarnation && !known.lost) known.*which += static_cast<uint64_t>(by);
 }
 
+void Ending::on_message(Rank from, const wire::Message& message) {
+  // It may ask how we are. What we said last may be from before a call whose caller the asker has lost meanwhile, so
+  // that nobody would miss it.
+  if (wanted_.load()) report_activity();
+  closing_.on_message(from, message);
+}
+
 void Ending::on_lost(net::Peer peer) {
   {
     base::Lock lock(mutex_);
     if (auto& known = counts_[peer.rank.value]; known.incarnation <= peer.incarnation) known = {peer.incarnation, true};
   }
-  closing_.on_lost(peer.rank);
+  // First, because what was reported last may be from before a call of that peer, which from now on does not count: we
+  // may work on it and take ourselves to be idle.
   if (wanted_.load()) report_activity();
+  closing_.on_lost(peer.rank);
 }
 
 Activity Ending::activity() {

@@ -32,7 +32,7 @@ class Ending {
   /// A call came; begins the work on it.
   void received(net::Peer from);
 
-  void on_message(base::Rank from, const wire::Message& message) { closing_.on_message(from, message); }
+  void on_message(base::Rank from, const wire::Message& message);
   void on_alive(base::Rank rank) { closing_.on_alive(rank); }
   void on_lost(net::Peer peer);
 

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <farad/autograd.h>
+#include <farad/detail/optimizer.h>
+#include <farad/rref.h>
+#include <farad/worker.h>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace farad {
+
+namespace optim {
+class Coordinator;
+}
+
+/// Steps parameters where they live; what all DistributedOptimizers have in common. Any thread, one at a time.
+class AnyOptimizer {
+ public:
+  AnyOptimizer(AnyOptimizer&&) noexcept;
+  AnyOptimizer& operator=(AnyOptimizer&&) noexcept;
+  ~AnyOptimizer();
+
+  /// Applies the gradients that `context` has of the parameters: at all owners or at none. Parameters without one stay,
+  /// and so does what the optimizer remembers of them; no `.grad` is read or written. A graph that saved the old value
+  /// of a parameter fails by name from then on.
+  ///
+  /// Throws PeerLost, Timeout or what an owner threw, naming the worker. Then no parameter has moved anywhere; or, if
+  /// an owner was lost while the step was being applied, the message says at which of the others it was. Optimizers
+  /// that share parameters take turns.
+  void step(Context& context);
+  /// Of the gradients of several contexts, summed up.
+  void step(const std::vector<Context*>& contexts);
+
+  /// Scales the gradients that `context` has of the parameters so that their common norm, over all workers, is at most
+  /// `max_norm`. Gives the norm before; if that is not finite, nothing is scaled.
+  double clip_grad_norm(Context& context, double max_norm);
+  /// Cuts each element of these gradients to [-max_value, max_value].
+  void clip_grad_value(Context& context, double max_value);
+
+  /// Of every parameter group, from the next step on.
+  void set_lr(double lr);
+  /// Of the first.
+  double lr() const;
+  size_t group_count() const;
+  void set_lr(size_t group, double lr);
+  double lr(size_t group) const;
+
+ protected:
+  struct Settled {
+    std::vector<RRef<at::Tensor>> parameters;
+    detail::OptimizerSettings settings;
+  };
+  AnyOptimizer(Worker& worker, std::vector<Settled> groups);
+
+ private:
+  std::unique_ptr<optim::Coordinator> coordinator_;
+};
+
+/// An optimizer of libtorch over parameters that live on any workers, this one included: torch::optim::SGD with
+/// torch::optim::SGDOptions, and so on. What it remembers of a parameter lives with the parameter.
+///
+/// Throws, naming the parameter and its owner, if one cannot be optimized. LBFGS is refused: it evaluates the model
+/// again in the middle of a step.
+template <class Optimizer>
+class DistributedOptimizer final : public AnyOptimizer {
+ public:
+  using Options = typename detail::OptionsOf<Optimizer>::type;
+
+  /// Parameters with options of their own.
+  struct Group {
+    std::vector<RRef<at::Tensor>> parameters;
+    Options options;
+  };
+
+  DistributedOptimizer(Worker& worker, std::vector<RRef<at::Tensor>> parameters, const Options& options)
+      : AnyOptimizer(worker, {{std::move(parameters), detail::settings_of(options)}}) {}
+  DistributedOptimizer(Worker& worker, const std::vector<Group>& groups) : AnyOptimizer(worker, settle(groups)) {}
+
+ private:
+  static std::vector<Settled> settle(const std::vector<Group>& groups) {
+    std::vector<Settled> settled;
+    for (const auto& group : groups) settled.push_back({group.parameters, detail::settings_of(group.options)});
+    return settled;
+  }
+};
+
+}  // namespace farad

@@ -1,0 +1,214 @@
+#include "optim/coordinator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "autograd/current.h"
+
+namespace farad::optim {
+namespace {
+
+/// The parameters of each owner, in groups as they were given.
+std::map<int, ShardPlan> plans_of(const std::vector<Coordinator::Group>& groups, uint64_t optimizer) {
+  std::map<int, ShardPlan> plans;
+  int64_t number = 0;
+  for (size_t i = 0; i < groups.size(); i++) {
+    for (const auto& parameter : groups[i].parameters) {
+      auto& plan = plans[parameter.owner().rank];
+      plan.groups.resize(groups.size());
+      plan.groups[i].parameters.push_back(parameter);
+      plan.groups[i].numbers.push_back(number++);
+    }
+  }
+  std::vector<int> owners;
+  for (const auto& [owner, plan] : plans) owners.push_back(owner);
+  for (auto& [owner, plan] : plans) {
+    plan.optimizer = optimizer;
+    plan.owners = owners;
+    for (size_t i = 0; i < groups.size(); i++) plan.groups[i].settings = groups[i].settings;
+  }
+  return plans;
+}
+
+}  // namespace
+
+/// One step, or whatever else takes a while, at a time; its calls belong to no context.
+class Coordinator::Turn {
+ public:
+  explicit Turn(Coordinator& coordinator)
+      : busy_(coordinator.busy_), outside_(&coordinator.services_.own.gradients().contexts(), nullptr) {
+    TORCH_CHECK(!busy_.exchange(true), "[optim] an optimizer is used by one thread at a time");
+  }
+  ~Turn() { busy_ = false; }
+  Turn(const Turn&) = delete;
+
+ private:
+  std::atomic<bool>& busy_;
+  const autograd::CurrentScope outside_;
+};
+
+template <auto Fn, class... A>
+auto Coordinator::all(const A&... args) const {
+  using Reply = decltype(parts_.front().template rpc_async<Fn>(args...));
+  std::vector<Reply> replies;
+  for (const auto& part : parts_) {
+    replies.push_back(or_error<Reply>([&] { return part.template rpc_async<Fn>(args...); }));
+  }
+  return replies;
+}
+
+Coordinator::Coordinator(Services services, const std::vector<Group>& groups) : services_(std::move(services)) {
+  const Turn turn(*this);
+  for (const auto& group : groups) rates_.push_back(group.settings.options.at("lr"));
+  auto plans = plans_of(groups, services_.own.new_optimizer());
+  TORCH_CHECK(!plans.empty(), "[optim] there is nothing to optimize: no parameters were given");
+  for (auto& [owner, plan] : plans) {
+    owners_.push_back(owner);
+    parts_.push_back(services_.make(owner, std::move(plan)));
+  }
+  // What goes wrong in the making is thrown at the first use, which is here.
+  for (const auto& ready : all<&Participant::ready>()) ready.wait();
+}
+
+std::string Coordinator::name_of(size_t part) const { return services_.worker.members()[owners_[part]].name; }
+
+std::string Coordinator::name_of_step(uint64_t step) const {
+  return "[optim] step " + std::to_string(step) + " of an optimizer of " + services_.worker.self().name;
+}
+
+bool Coordinator::step(std::vector<int64_t> contexts, double scale, bool finite) {
+  const Turn turn(*this);
+  Recipe recipe{++step_, std::move(contexts), rates_, scale, finite, false};
+  if (parts_.size() == 1) return step_alone(recipe);
+  auto answers = prepare_together(recipe);
+  const auto is_busy = [](const Answer& answer) { return !answer.error && answer.vote == Vote::Busy; };
+  const auto has_failed = [](const Answer& answer) { return answer.error || answer.vote == Vote::Over; };
+  if (std::any_of(answers.begin(), answers.end(), is_busy) &&
+      std::none_of(answers.begin(), answers.end(), has_failed)) {
+    // Two that hold some and wait for the rest would wait for ever, unless all wait in the same order.
+    abort(recipe.step);
+    recipe.step = ++step_;
+    recipe.wait = true;
+    answers = prepare_in_order(recipe);
+  }
+  const auto bad = std::find_if(answers.begin(), answers.end(),
+                                [](const Answer& answer) { return answer.error || answer.vote != Vote::Ready; });
+  if (bad == answers.end()) {
+    commit(recipe.step);
+    return true;
+  }
+  const auto failed = std::find_if(answers.begin(), answers.end(), has_failed);
+  abort(recipe.step);
+  if (failed == answers.end()) return false;
+  fail(recipe.step, static_cast<size_t>(failed - answers.begin()), failed->error);
+}
+
+bool Coordinator::step_alone(const Recipe& recipe) {
+  Recipe patient = recipe;
+  patient.wait = true;
+  Answer answer;
+  try {
+    answer.vote = parts_[0].rpc_sync<&Participant::step>(patient);
+  } catch (const Timeout&) {
+    answer.error = std::current_exception();
+    // It may be about to end: the owner's word counts.
+    if (parts_[0].rpc_sync<&Participant::abort>(recipe.step) == Standing::Committed) return true;
+  } catch (const std::exception&) {
+    answer.error = std::current_exception();
+  }
+  if (!answer.error && answer.vote == Vote::NotFinite) return false;
+  if (!answer.error && answer.vote == Vote::Ready) return true;
+  fail(recipe.step, 0, answer.error);
+}
+
+std::vector<Coordinator::Answer> Coordinator::prepare_together(const Recipe& recipe) {
+  std::vector<Answer> answers;
+  for (const auto& future : all<&Participant::prepare>(recipe)) {
+    auto& answer = answers.emplace_back();
+    try {
+      answer.vote = future.wait();
+    } catch (const std::exception&) {
+      answer.error = std::current_exception();
+    }
+  }
+  return answers;
+}
+
+std::vector<Coordinator::Answer> Coordinator::prepare_in_order(const Recipe& recipe) {
+  std::vector<Answer> answers;
+  for (const auto& part : parts_) {
+    auto& answer = answers.emplace_back();
+    try {
+      answer.vote = part.rpc_sync<&Participant::prepare>(recipe);
+    } catch (const std::exception&) {
+      answer.error = std::current_exception();
+    }
+    if (answer.error || answer.vote != Vote::Ready) break;
+  }
+  return answers;
+}
+
+void Coordinator::abort(uint64_t step) {
+  for (const auto& future : all<&Participant::abort>(step)) {
+    try {
+      (void)future.wait();
+    } catch (const Error&) {  // One that cannot be reached settles it with the others, or is gone.
+    }
+  }
+}
+
+void Coordinator::commit(uint64_t step) {
+  const auto futures = all<&Participant::commit>(step);
+  std::string applied, not_applied, unknown;
+  base::Status first;
+  for (size_t i = 0; i < futures.size(); i++) {
+    std::string* list = &unknown;
+    try {
+      list = futures[i].wait() == Standing::Committed ? &applied : &not_applied;
+    } catch (const std::exception&) {
+      const auto why = base::status_of(std::current_exception());
+      if (first.ok()) first = why;
+    }
+    *list += (list->empty() ? "" : ", ") + name_of(i);
+  }
+  if (unknown.empty() && not_applied.empty()) return;
+  std::string text = name_of_step(step) + ": ";
+  if (!applied.empty()) text += "it is applied at " + applied + "; ";
+  if (!not_applied.empty()) text += "it is not applied at " + not_applied + ", which took this worker for lost; ";
+  if (!unknown.empty()) text += "what became of it at " + unknown + " is not known: " + first.message();
+  const auto code = first.ok() ? base::Code::Aborted : first.code();
+  base::Status(code, text).raise();
+}
+
+void Coordinator::fail(uint64_t step, size_t part, const std::exception_ptr& error) {
+  const auto why = error ? base::status_of(error)
+                         : base::Status(base::Code::Aborted, "it took this worker for lost, and dropped the step");
+  const std::string where = parts_.size() == 1 && why.code() == base::Code::PeerLost
+                                ? "; its parameters are lost with it"
+                                : "; no parameter has moved at any worker that is left";
+  base::Status(why.code(), name_of_step(step) + ": " + name_of(part) + ": " + why.message() + where).raise();
+  throw Error("[optim] unreachable");
+}
+
+double Coordinator::clip_grad_norm(int64_t context, double max_norm) {
+  TORCH_CHECK(max_norm >= 0, "[optim] clip_grad_norm: the norm can be at most ", max_norm, "?");
+  const Turn turn(*this);
+  double sum = 0;
+  for (const auto& part : all<&Participant::squared_norm>(context)) sum += part.wait();
+  const double norm = std::sqrt(sum);
+  const double factor = max_norm / (norm + 1e-6);  // as torch::nn::utils::clip_grad_norm_ has it
+  if (std::isfinite(norm) && factor < 1) {
+    for (const auto& part : all<&Participant::scale_gradients>(context, factor)) part.wait();
+  }
+  return norm;
+}
+
+void Coordinator::clip_grad_value(int64_t context, double max_value) {
+  TORCH_CHECK(max_value >= 0, "[optim] clip_grad_value: a value can be at most ", max_value, "?");
+  const Turn turn(*this);
+  for (const auto& part : all<&Participant::clamp_gradients>(context, max_value)) part.wait();
+}
+
+}  // namespace farad::optim

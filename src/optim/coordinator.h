@@ -1,0 +1,73 @@
+#pragma once
+
+#include <farad/autograd.h>
+#include <farad/rref.h>
+#include <farad/worker.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "optim/or_error.h"
+#include "optim/participant.h"
+
+namespace farad::optim {
+
+/// The steps of one optimizer, seen from the worker that has it. One thread at a time.
+class Coordinator {
+ public:
+  using Part = RRef<std::shared_ptr<Participant>>;
+  struct Services {
+    Worker& worker;
+    Service& own;  ///< of that worker
+    std::function<Part(int owner, ShardPlan plan)> make;
+    std::shared_ptr<void> keep;  ///< keeps all of that
+  };
+  struct Group {
+    std::vector<RRef<at::Tensor>> parameters;
+    detail::OptimizerSettings settings;
+  };
+  /// Returns when every owner is ready.
+  Coordinator(Services services, const std::vector<Group>& groups);
+
+  /// False if `finite` was asked for and a gradient somewhere is not; then nothing has changed anywhere.
+  bool step(std::vector<int64_t> contexts, double scale = 1, bool finite = false);
+
+  double clip_grad_norm(int64_t context, double max_norm);
+  void clip_grad_value(int64_t context, double max_value);
+
+  std::vector<double>& rates() { return rates_; }
+
+ private:
+  /// What one owner said, or why it said nothing.
+  struct Answer {
+    Vote vote = Vote::Over;
+    std::exception_ptr error;
+  };
+  class Turn;
+
+  bool step_alone(const Recipe& recipe);
+  std::vector<Answer> prepare_together(const Recipe& recipe);
+  std::vector<Answer> prepare_in_order(const Recipe& recipe);
+  void abort(uint64_t step);
+  void commit(uint64_t step);
+  [[noreturn]] void fail(uint64_t step, size_t part, const std::exception_ptr& error);
+  std::string name_of(size_t part) const;
+  std::string name_of_step(uint64_t step) const;
+  /// Calls each part. That one is lost already is in its reply, not thrown: the others are called all the same.
+  template <auto Fn, class... A>
+  auto all(const A&... args) const;
+
+  const Services services_;
+  std::vector<int> owners_;  // in the order of their ranks
+  std::vector<Part> parts_;  // theirs
+  std::vector<double> rates_;
+  uint64_t step_ = 0;
+  std::atomic<bool> busy_{false};
+};
+
+}  // namespace farad::optim

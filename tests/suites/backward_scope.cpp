@@ -181,7 +181,9 @@ TEST_P(BackwardSuite, ContextsWhoseCallsFailOrAreCancelledLeaveNothingBehind) {
     Context context(group[0]);
     const auto refused = group[0].rpc_async<refuse>("worker1", leaf(1));
     group[0].rpc_async<multiply>("worker1", leaf(1), leaf(2)).cancel();
-    if (i % 2) EXPECT_THROW(refused.wait(), RemoteError);
+    if (i % 2) {
+      EXPECT_THROW(refused.wait(), RemoteError);
+    }
   }
   EXPECT_TRUE(no_context_is_left(group)) << group[0].debug() << group[1].debug();
 }

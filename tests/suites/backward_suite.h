@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <farad/autograd.h>
 
 #include "suites/rpc_suite.h"

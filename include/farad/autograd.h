@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/TensorBody.h>
+#include <farad/checkpoint.h>
 #include <farad/rref.h>
 #include <farad/worker.h>
 

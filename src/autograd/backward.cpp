@@ -33,8 +33,6 @@ Backward::Backward(Services services, Contexts& contexts, Recorder& recorder)
 // --- The thread that calls backward ---
 
 std::vector<at::Tensor> Backward::run(const std::shared_ptr<LocalContext>& context, Call call) {
-  auto& driver = services_.fabric.driver();
-  const auto deadline = base::deadline_after(services_.fabric.runtime().now(), call.timeout);
   auto part = std::make_shared<Part>();
   part->options = call.options;
   part->roots = std::move(call.roots);
@@ -43,17 +41,55 @@ std::vector<at::Tensor> Backward::run(const std::shared_ptr<LocalContext>& conte
     throw Error("[autograd] backward: context " + std::to_string(context->id().value) + " has ended");
   }
   perform_here(context, std::move(work));
-  while (true) {
-    run_part(context, *part);
-    const auto waiter = driver.make_waiter();
-    if (!context->has_news(*part, waiter) && !driver.wait(*waiter, deadline)) {
-      const base::Status why(base::Code::Timeout, "not done in " + std::to_string(call.timeout.count()) + " ms");
-      fail(context, part->id, why);
-    }
-    if (context->has_ended(*part)) break;
-  }
-  if (!part->committed) throw Aborted(message_of(*context, *part));
+  complete(context, *part, call.timeout);
   return part->evaluator ? part->evaluator->take_captured() : std::vector<at::Tensor>();
+}
+
+void Backward::run_within(const RunningPass& outer, const std::vector<at::Tensor>& gradients,
+                          const std::function<std::vector<at::Tensor>()>& compute) {
+  const auto& context = outer.context;
+  auto part = std::make_shared<Part>();
+  part->options = outer.part.options;
+  part->options.retain_graph = false;
+  part->options.rerun = RerunId(make_id(context->group().self, reruns_.fetch_add(1, std::memory_order_relaxed) + 1));
+  std::vector<at::Tensor> outputs;
+  {
+    const RerunScope scope(part->options.rerun);
+    outputs = compute();
+  }
+  auto& roots = part->roots.emplace();
+  roots.all_leaves = outer.part.options.accumulate;
+  if (outer.part.is_root()) {
+    // What the outer pass is after may be used by the function, and lead nowhere else.
+    roots.all_leaves = outer.part.roots->all_leaves;
+    roots.leaves = outer.part.roots->leaves;
+    roots.captures = outer.part.roots->captures;
+  }
+  for (size_t i = 0; i < outputs.size(); i++) {
+    if (!gradients[i].defined() || !outputs[i].defined() || !outputs[i].requires_grad()) continue;
+    roots.edges.push_back(torch::autograd::impl::gradient_edge(outputs[i]));
+    roots.gradients.push_back(gradients[i]);
+  }
+  Work work;
+  if (!context->begin_within(outer.part.id, part, work)) throw Aborted("[autograd] the pass around it has ended");
+  perform_here(context, std::move(work));
+  complete(context, *part, std::chrono::milliseconds(0));
+  auto captured = part->evaluator->take_captured();
+  for (size_t i = 0; i < captured.size(); i++) outer.part.evaluator->add_captured(i, std::move(captured[i]));
+}
+
+/// Runs what it can of a part that begins here, and waits in between, until there is nothing more to be done.
+void Backward::complete(const std::shared_ptr<LocalContext>& context, Part& part, std::chrono::milliseconds timeout) {
+  auto& driver = services_.fabric.driver();
+  const auto deadline = base::deadline_after(services_.fabric.runtime().now(), timeout);
+  do {
+    run_part(context, part);
+    const auto waiter = driver.make_waiter();
+    if (!context->has_news(part, waiter) && !driver.wait(*waiter, deadline)) {
+      fail(context, part.id, {base::Code::Timeout, "not done in " + std::to_string(timeout.count()) + " ms"});
+    }
+  } while (!context->is_over(part));
+  if (!part.held && !part.committed) throw Aborted(message_of(*context, part));
 }
 
 GradientStore Backward::gradients(const std::shared_ptr<LocalContext>& context) {
@@ -66,9 +102,9 @@ GradientStore Backward::gradients(const std::shared_ptr<LocalContext>& context) 
 
 // --- Running a part ---
 
-void Backward::begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun, const Effects::Scan& asked) {
+void Backward::begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun) {
   auto& part = *begun.part;
-  auto status = part.is_root() ? base::Status() : decode(asked.options, part.options);
+  auto status = part.options_status;
   if (part.options.deterministic) {
     // The order of sums is that of the plan's numbers, which are given in the order of entries.
     const auto path = [](const auto& send) { return send->passage().path; };
@@ -112,9 +148,11 @@ void Backward::run_part(const std::shared_ptr<LocalContext>& context, Part& part
     // Hooks may make calls: these are recorded where the pass is, if the pass is recorded at all.
     const CurrentScope current(&contexts_, context);
     const Evaluator::Scope scope(*part.evaluator);
+    RunningPass running{*this, context, part};
+    const RunningPassScope running_scope(running);
     while (!next.none()) {
       Work work;
-      if (auto status = run_next(part, next); status.ok()) {
+      if (auto status = run_next(part, next, running); status.ok()) {
         context->ran(part, next, work);
       } else {
         work = context->step([&](Passes& passes, Effects& effects) {
@@ -127,7 +165,7 @@ void Backward::run_part(const std::shared_ptr<LocalContext>& context, Part& part
   });
 }
 
-base::Status Backward::run_next(Part& part, LocalContext::Next& next) {
+base::Status Backward::run_next(Part& part, LocalContext::Next& next, RunningPass& running) {
   for (auto& arrival : next.arrivals) {
     for (uint32_t i = 0; i < arrival.gradients.size(); i++) {
       if (!arrival.gradients[i].defined()) continue;
@@ -137,6 +175,7 @@ base::Status Backward::run_next(Part& part, LocalContext::Next& next) {
   }
   if (next.node == no_node) return {};
   if (part.plan->topology.roles[next.node] == Role::Recv) return part.evaluator->take(next.node, next.answer);
+  running.node = part.plan->nodes[next.node];
   return part.evaluator->run(next.node);
 }
 
@@ -161,7 +200,7 @@ void Backward::perform(const std::shared_ptr<LocalContext>& context, Work work) 
 
 void Backward::perform_here(const std::shared_ptr<LocalContext>& context, Work work) {
   perform_light(context, work);
-  for (size_t i = 0; i < work.begun.size(); i++) begin_part(context, std::move(work.begun[i]), work.effects.scans[i]);
+  for (auto& begun : work.begun) begin_part(context, std::move(begun));
   for (const auto& part : work.woken) run_part(context, *part);
 }
 
@@ -213,7 +252,7 @@ void Backward::on_message(net::Peer from, wire::Message&& message) {
   }
   if (mail.recorded > 0) {
     const auto status = recorder_.record_recv(context, from, mail.pair, "a gradient", mail.recorded, message.tensors,
-                                              mail.message.pass);
+                                              {}, mail.message.pass);
     if (!status.ok()) return fail(context, mail.message.pass, status);
   }
   mail.message.cargo = std::make_shared<std::vector<at::Tensor>>(std::move(message.tensors));

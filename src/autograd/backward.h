@@ -10,6 +10,7 @@
 
 #include "autograd/contexts.h"
 #include "autograd/recorder.h"
+#include "autograd/running_pass.h"
 #include "net/fabric.h"
 #include "net/in_place.h"
 
@@ -43,6 +44,11 @@ class Backward {
   /// Returns when the pass has succeeded everywhere, with what was captured; throws Aborted if it has failed. Not where
   /// messages are taken in.
   std::vector<at::Tensor> run(const std::shared_ptr<LocalContext>& context, Call call);
+  /// For a node that has to compute what lies behind it again: runs `compute` in a recording of its own, then a pass
+  /// within the one that the node is run by, from those results that have a gradient. Returns when that is complete;
+  /// what it finds for leaves counts if the outer pass does. Throws Aborted if it has failed.
+  void run_within(const RunningPass& outer, const std::vector<at::Tensor>& gradients,
+                  const std::function<std::vector<at::Tensor>()>& compute);
   /// The gradients of all passes that had ended at their roots before this was called.
   GradientStore gradients(const std::shared_ptr<LocalContext>& context);
 
@@ -58,10 +64,11 @@ class Backward {
  private:
   using Work = LocalContext::Work;
 
-  void begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun, const Effects::Scan& asked);
+  void complete(const std::shared_ptr<LocalContext>& context, Part& part, std::chrono::milliseconds timeout);
+  void begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun);
   base::Status make_evaluator(Part& part, const Entries& entries);
   void run_part(const std::shared_ptr<LocalContext>& context, Part& part);
-  base::Status run_next(Part& part, LocalContext::Next& next);
+  base::Status run_next(Part& part, LocalContext::Next& next, RunningPass& running);
   void perform_here(const std::shared_ptr<LocalContext>& context, Work work);
   void perform_light(const std::shared_ptr<LocalContext>& context, Work& work);
   void send(const std::shared_ptr<LocalContext>& context, base::Rank to, PassMessage message,
@@ -72,6 +79,7 @@ class Backward {
   Contexts& contexts_;
   Recorder& recorder_;
   std::atomic<uint64_t> sent_{0};
+  std::atomic<uint64_t> reruns_{0};
   // What begins a part and what goes on with it, of all passes: those of one worker are mostly of one model.
   net::Cost cost_of_beginning_, cost_of_going_on_;
 };

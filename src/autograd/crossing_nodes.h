@@ -5,6 +5,7 @@
 #include <string>
 
 #include "autograd/ids.h"
+#include "autograd/rerun.h"
 #include "autograd/torch_compat.h"
 
 namespace farad::autograd {
@@ -16,6 +17,7 @@ struct Passage {
   base::Rank peer;    ///< who is at the other end
   std::string call;   ///< the function that was called, for messages
   uint64_t path = 0;  ///< of a send: how it came to be; see current.h
+  RerunId rerun = {};
 };
 
 /// Stands for the tensors of one message to a peer. Its next edges lead to what made them, in the order of the message;

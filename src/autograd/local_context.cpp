@@ -1,6 +1,7 @@
 #include "autograd/local_context.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace farad::autograd {
@@ -104,6 +105,16 @@ bool LocalContext::begin(bool fast, std::vector<char> options, std::shared_ptr<P
   return true;
 }
 
+bool LocalContext::begin_within(PassId outer, std::shared_ptr<Part> part, Work& work) {
+  base::Lock lock(mutex_);
+  if (released_) return false;
+  part->id = passes_.begin_within(outer, encode(part->options), work.effects);
+  if (part->id.number == 0) return false;
+  parts_.emplace(part->id, part);
+  gather(work);
+  return true;
+}
+
 LocalContext::Work LocalContext::scanned(Part& part, const Snapshot& snapshot) {
   Work work;
   base::Lock lock(mutex_);
@@ -119,8 +130,12 @@ LocalContext::Work LocalContext::add(PairId pair, Recording::Received received, 
   base::Lock lock(mutex_);
   if (released_) return work;
   const auto from = received.from.rank;
+  const auto concerned = [&, rerun = received.rerun](PassId pass) {
+    const auto part = parts_.find(pass);
+    return pass != except && part != parts_.end() && part->second->options.rerun == rerun;
+  };
   recording_.add(pair, std::move(received));
-  passes_.late_recv(pair, from, work.effects, except);
+  passes_.late_recv(pair, from, work.effects, concerned);
   gather(work);
   return work;
 }
@@ -187,6 +202,7 @@ void LocalContext::gather(Work& work) {
     if (!part) {
       part = std::make_shared<Part>();
       part->id = scan.pass;
+      part->options_status = decode(scan.options, part->options);
     }
     part->running = true;  // by the one who scans, until the pass has been told
     work.begun.push_back(snapshot(part));
@@ -231,6 +247,10 @@ void LocalContext::gather(Work& work) {
     part = std::move(found->second);
     parts_.erase(found);
     part->ended = true;
+    if (part->options.rerun.value) {
+      auto nodes = recording_.forget(part->options.rerun);
+      std::move(nodes.begin(), nodes.end(), std::back_inserter(work.forgotten));
+    }
     part->committed = ending.committed;
     part->failure = ending.failure;
     if (part->waiter) work.waiters.push_back(std::move(part->waiter));
@@ -240,6 +260,11 @@ void LocalContext::gather(Work& work) {
         gradients_.add(leaf, std::move(gradient), part->options.create_graph);
       }
     }
+  }
+  for (const auto& pass : effects.held) {
+    const auto& part = parts_.at(pass);
+    part->held = true;
+    if (part->waiter) work.waiters.push_back(std::move(part->waiter));
   }
   for (const auto& pass : effects.runnable) {
     const auto found = parts_.find(pass);
@@ -281,14 +306,14 @@ void LocalContext::ran(Part& part, Next& next, Work& work) {
 
 bool LocalContext::has_news(Part& part, const std::shared_ptr<net::Waiter>& waiter) {
   base::Lock lock(mutex_);
-  if (part.ended || part.running) return true;
+  if (part.ended || part.held || part.running) return true;
   part.waiter = waiter;
   return false;
 }
 
-bool LocalContext::has_ended(const Part& part) const {
+bool LocalContext::is_over(const Part& part) const {
   base::Lock lock(mutex_);
-  return part.ended;
+  return part.ended || part.held;
 }
 
 LocalContext::Work LocalContext::read(const std::shared_ptr<net::Waiter>& waiter) {
@@ -308,9 +333,13 @@ LocalContext::Work::Begun LocalContext::snapshot(std::shared_ptr<Part> part) con
   Work::Begun begun{std::move(part), {}, peers_.met(), {}};
   auto& entries = begun.entries;
   entries.context = id_;
+  entries.rerun = begun.part ? begun.part->options.rerun : RerunId();
   if (begun.part && begun.part->roots) entries.roots = begun.part->roots->edges;
-  for (const auto& [pair, sent] : recording_.sent()) entries.sends.push_back(sent.node);
+  for (const auto& [pair, sent] : recording_.sent()) {
+    if (sent.node->passage().rerun == entries.rerun) entries.sends.push_back(sent.node);
+  }
   for (const auto& [pair, received] : recording_.received()) {
+    if (received.rerun != entries.rerun) continue;
     const auto from = received.from.rank;
     entries.recvs.push_back({no_node, pair, from, received.tensors});
     // One that came back is a peer again; it will refuse what was not for its new life.

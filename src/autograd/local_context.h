@@ -70,6 +70,7 @@ class LocalContext final : private Surroundings {
     std::vector<Begun> begun;
     std::vector<std::vector<at::Tensor>> tensors;       ///< for each of effects.messages
     std::vector<std::shared_ptr<Part>> ended;           ///< to be let go of
+    std::vector<compat::Ptr<SendNode>> forgotten;       ///< likewise
     std::vector<std::shared_ptr<Part>> woken;           ///< whose nodes somebody has to run now ...
     std::vector<std::shared_ptr<net::Waiter>> waiters;  ///< ... if it is not one of those that wait here
 
@@ -82,6 +83,8 @@ class LocalContext final : private Surroundings {
   /// A pass begins here, as its root. False if the context is released.
   [[nodiscard]] bool begin(bool fast, std::vector<char> options, std::shared_ptr<Part> part, Work& work)
       EXCLUDES(mutex_);
+  /// The same for a pass that a node of `outer` begins, while it runs here. False if that one has ended.
+  [[nodiscard]] bool begin_within(PassId outer, std::shared_ptr<Part> part, Work& work) EXCLUDES(mutex_);
   /// What Work::begun asked for.
   Work scanned(Part& part, const Snapshot& snapshot) EXCLUDES(mutex_);
   /// A recv, and an answer of null for the passes that came before it (but for the one it belongs to).
@@ -107,7 +110,8 @@ class LocalContext final : private Surroundings {
   /// For the thread that called backward: true if there is something to run or to hear, otherwise `waiter` is told once
   /// there is.
   bool has_news(Part& part, const std::shared_ptr<net::Waiter>& waiter) EXCLUDES(mutex_);
-  bool has_ended(const Part& part) const EXCLUDES(mutex_);
+  /// And whether there is nothing more to wait for: it has ended, or is complete within another pass.
+  bool is_over(const Part& part) const EXCLUDES(mutex_);
   /// Whether gradients may be read now. If not, `waiter` is told once they may; see Passes::read().
   Work read(const std::shared_ptr<net::Waiter>& waiter) EXCLUDES(mutex_);
 

@@ -5,7 +5,8 @@
 namespace farad::autograd {
 namespace {
 
-constexpr size_t size = sizeof(int64_t) + sizeof(uint8_t) + sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint64_t);
+constexpr size_t size =
+    sizeof(int64_t) + sizeof(uint8_t) + sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint64_t) + sizeof(uint64_t);
 
 }  // namespace
 
@@ -15,7 +16,8 @@ void encode(const Note& note, wire::Bytes& bytes) {
   next = wire::put<uint8_t>(next, note.no_grad);
   next = wire::put(next, note.pair.value);
   next = wire::put(next, note.tensors);
-  wire::put(next, note.path);
+  next = wire::put(next, note.path);
+  wire::put(next, note.rerun.value);
 }
 
 base::Status decode(std::span<const char> bytes, Note& note) {
@@ -28,6 +30,7 @@ base::Status decode(std::span<const char> bytes, Note& note) {
   note.pair = PairId(wire::take<uint64_t>(next));
   note.tensors = wire::take<uint32_t>(next);
   note.path = wire::take<uint64_t>(next);
+  note.rerun = RerunId(wire::take<uint64_t>(next));
   return {};
 }
 

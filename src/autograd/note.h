@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "autograd/ids.h"
+#include "autograd/rerun.h"
 #include "base/status.h"
 #include "wire/message.h"
 
@@ -15,6 +15,7 @@ struct Note {
   PairId pair;           ///< 0 = no tensor of this message is in need of a gradient
   uint32_t tensors = 0;  ///< how many are: those that say so themselves
   uint64_t path = 0;     ///< of a call; see current.h
+  RerunId rerun;         ///< that it is part of
 };
 
 void encode(const Note& note, wire::Bytes& bytes);

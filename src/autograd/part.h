@@ -32,7 +32,8 @@ struct Part {
 
   PassId id;
   PassOptions options;
-  std::optional<Roots> roots;  ///< at the root, whose thread waits and runs the part itself
+  base::Status options_status;  ///< whether they could be read
+  std::optional<Roots> roots;   ///< at the root, whose thread waits and runs the part itself
 
   // Set by who scans, before the pass hears of it; from then on used by whoever runs the part.
   std::shared_ptr<const Plan> plan;
@@ -42,6 +43,7 @@ struct Part {
   std::vector<Arrival> arrivals;                         // that the evaluator has not been fed yet
   std::map<NodeIndex, std::vector<at::Tensor>> answers;  // of recvs that were run and not sent yet
   bool running = false;                                  // a thread runs it, or is about to
+  bool held = false;                                     // at the root: complete, see Passes::begin_within()
   bool ended = false;
   bool committed = false;
   PassFailure failure;                  // if not

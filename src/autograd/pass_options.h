@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "autograd/rerun.h"
 #include "base/status.h"
 
 namespace farad::autograd {
@@ -13,6 +14,7 @@ struct PassOptions {
   bool deterministic = false;
   bool accumulate = true;  ///< leaves keep their gradients; at the root, `inputs` may say otherwise
   bool anomaly = false;    ///< look for NaN, and tell where a failing node was made
+  RerunId rerun = {};      ///< what the pass goes over, and nothing else
 };
 
 std::vector<char> encode(const PassOptions& options);

@@ -50,7 +50,7 @@ class Recorder::Made final : public rpc::Interceptor::Made {
       return {base::Code::Protocol, "[autograd] the result of \"" + function_ + "\" is of another context"};
     }
     if (!context_->take_message(from)) return {};  // It has ended meanwhile.
-    return recorder_.record_recv(context_, from, note.pair, function_, note.tensors, tensors);
+    return recorder_.record_recv(context_, from, note.pair, function_, note.tensors, tensors, note.rerun);
   }
 
  private:
@@ -89,20 +89,22 @@ class Recorder::Taken final : public rpc::Interceptor::Taken {
         from_(from),
         grad_(!note.no_grad),
         path_(note.path),
+        rerun_(note.rerun),
         function_(function) {}
 
   void run(const std::function<void()>& function) override {
     const CurrentScope scope(&recorder_.contexts_, context_, path_);
+    const RerunScope rerun(rerun_);
     const c10::AutoGradMode mode(grad_);
     function();
   }
 
   void on_reply(uint64_t call, const std::vector<at::Tensor>& result, wire::Bytes& note) override {
     if (!context_ || !grad_) return;
-    auto send = recorder_.record_send(*context_, from_.rank, function_, result, path_of(path_, 0), call);
+    auto send = recorder_.record_send(*context_, from_.rank, function_, result, path_of(path_, 0), rerun_, call);
     if (!send || !context_->begin_message(from_.rank)) return;
     pair_ = send->passage().pair;
-    encode({context_->id(), false, pair_, send->num_inputs(), 0}, note);
+    encode({context_->id(), false, pair_, send->num_inputs(), 0, rerun_}, note);
   }
 
   void replied(net::Peer to) override {
@@ -119,6 +121,7 @@ class Recorder::Taken final : public rpc::Interceptor::Taken {
   const net::Peer from_;
   const bool grad_;
   const Path path_;
+  const RerunId rerun_;
   const std::string function_;
   PairId pair_;  // of the result
 };
@@ -132,13 +135,13 @@ std::shared_ptr<rpc::Interceptor::Made> Recorder::on_call(base::Rank to, std::st
   auto context = current(&contexts_);
   if (!context && grad) return nullptr;
   PairId pair;
-  Note written{{}, !grad, {}, 0, 0};
+  Note written{{}, !grad, {}, 0, 0, current_rerun()};
   if (context && !context->begin_message(to)) context = nullptr;
   if (!context && grad) return nullptr;
   if (context) {
     written.context = context->id();
     written.path = next_path(&contexts_);
-    if (auto send = grad ? record_send(*context, to, function, arguments, written.path) : nullptr) {
+    if (auto send = grad ? record_send(*context, to, function, arguments, written.path, written.rerun) : nullptr) {
       written.pair = pair = send->passage().pair;
       written.tensors = send->num_inputs();
     }
@@ -156,7 +159,7 @@ std::unique_ptr<rpc::Interceptor::Taken> Recorder::on_arrival(net::Peer from, st
   if (!status.ok()) return nullptr;
   auto context = note.context.value ? contexts_.take_message(note.context, from) : nullptr;
   if (context && note.pair.value) {
-    status = record_recv(context, from, note.pair, function, note.tensors, arguments);
+    status = record_recv(context, from, note.pair, function, note.tensors, arguments, note.rerun);
     if (!status.ok()) return nullptr;
   }
   return std::make_unique<Taken>(*this, std::move(context), from, note, function);
@@ -168,32 +171,33 @@ void Recorder::on_late_result(net::Peer from, std::span<const char> bytes) {
   // Nobody has the tensors, so no root leads to them; but their sender waits to hear it.
   const auto context = contexts_.find(note.context);
   if (context && context->take_message(from) && note.pair.value)
-    contexts_.add(context, note.pair, {from, note.tensors, "", false});
+    contexts_.add(context, note.pair, {from, note.tensors, "", note.rerun, false});
 }
 
 compat::Ptr<SendNode> Recorder::record_send(LocalContext& context, base::Rank to, std::string_view call,
-                                            const std::vector<at::Tensor>& tensors, uint64_t path, uint64_t answers) {
+                                            const std::vector<at::Tensor>& tensors, uint64_t path, RerunId rerun,
+                                            uint64_t answers) {
   const auto sent = in_need_of_gradients(tensors);
   if (sent.empty()) return {};
   const PairId pair(make_id(self_, pairs_.fetch_add(1, std::memory_order_relaxed)));
-  auto node = compat::make_node<SendNode>(Passage{context.id(), pair, to, std::string(call), path}, sent);
+  auto node = compat::make_node<SendNode>(Passage{context.id(), pair, to, std::string(call), path, rerun}, sent);
   context.add(node, answers);
   return node;
 }
 
 base::Status Recorder::record_recv(const std::shared_ptr<LocalContext>& context, net::Peer from, PairId pair,
                                    std::string_view call, uint32_t count, const std::vector<at::Tensor>& tensors,
-                                   PassId of_pass) {
+                                   RerunId rerun, PassId of_pass) {
   const auto received = in_need_of_gradients(tensors);
   if (received.size() != count || count == 0) {
     return {base::Code::Protocol, "[autograd] a message of \"" + std::string(call) + "\" has " +
                                       std::to_string(received.size()) + " tensors that require a gradient, and says " +
                                       std::to_string(count)};
   }
-  auto node = compat::make_node<RecvNode>(Passage{context->id(), pair, from.rank, std::string(call)});
+  auto node = compat::make_node<RecvNode>(Passage{context->id(), pair, from.rank, std::string(call), 0, rerun});
   for (const auto& tensor : received) tensor.set_requires_grad(false);
   set_history(node, received);
-  contexts_.add(context, pair, {from, count, std::string(call), false}, of_pass);
+  contexts_.add(context, pair, {from, count, std::string(call), rerun, false}, of_pass);
   return {};
 }
 

@@ -27,10 +27,11 @@ class Recorder {
   /// Records a message of `context` that is about to go to `to`: of its tensors, those that require a gradient. Null
   /// if there is none. For the gradients of create_graph, too.
   compat::Ptr<SendNode> record_send(LocalContext& context, base::Rank to, std::string_view call,
-                                    const std::vector<at::Tensor>& tensors, uint64_t path = 0, uint64_t answers = 0);
+                                    const std::vector<at::Tensor>& tensors, uint64_t path = 0, RerunId rerun = {},
+                                    uint64_t answers = 0);
   /// Records a message that came: makes the tensors that require a gradient results of the call.
   base::Status record_recv(const std::shared_ptr<LocalContext>& context, net::Peer from, PairId pair,
-                           std::string_view call, uint32_t count, const std::vector<at::Tensor>& tensors,
+                           std::string_view call, uint32_t count, const std::vector<at::Tensor>& tensors, RerunId rerun,
                            PassId of_pass = {});
 
  private:

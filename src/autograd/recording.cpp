@@ -41,4 +41,16 @@ std::vector<compat::Ptr<SendNode>> Recording::on_lost(net::Peer peer) {
   return nodes;
 }
 
+std::vector<compat::Ptr<SendNode>> Recording::forget(RerunId rerun) {
+  std::vector<compat::Ptr<SendNode>> nodes;
+  std::erase_if(sent_, [&](auto& entry) {
+    auto& node = entry.second.node;
+    if (node->passage().rerun != rerun) return false;
+    nodes.push_back(std::move(node));
+    return true;
+  });
+  std::erase_if(received_, [&](const auto& entry) { return entry.second.rerun == rerun; });
+  return nodes;
+}
+
 }  // namespace farad::autograd

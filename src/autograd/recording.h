@@ -23,6 +23,7 @@ class Recording {
     net::Peer from;
     uint32_t tensors = 0;
     std::string call;
+    RerunId rerun;
     bool lost = false;  ///< its sender is gone, and with it whatever its gradient was for
   };
 
@@ -38,6 +39,9 @@ class Recording {
   /// the lost worker by something a survivor received from it, and there the pass fails. Gives the nodes back, to be
   /// let go of where no lock is held.
   std::vector<compat::Ptr<SendNode>> on_lost(net::Peer peer);
+
+  /// That one's pass is over. Gives the nodes back, as above.
+  std::vector<compat::Ptr<SendNode>> forget(RerunId rerun);
 
   const std::map<PairId, Sent>& sent() const { return sent_; }
   const std::map<PairId, Received>& received() const { return received_; }

@@ -35,8 +35,10 @@ Contexts::Services Service::services_of_contexts() {
 std::function<void()> Service::bind(std::function<void()> task) {
   auto context = current();
   const Path path = context ? next_path(&contexts_) : 0;
-  return [this, context = std::move(context), path, grad = c10::GradMode::is_enabled(), task = std::move(task)] {
+  return [this, context = std::move(context), path, rerun = current_rerun(), grad = c10::GradMode::is_enabled(),
+          task = std::move(task)] {
     const CurrentScope scope(&contexts_, context, path);
+    const RerunScope again(rerun);
     const c10::AutoGradMode mode(grad);
     task();
   };

@@ -106,6 +106,29 @@ TEST(Explorer, PassesOfTwoRootsAtOnceEndWellWithOneWorkerLost) {
   expect_good_in_every_order(graph, {.kills = 1});
 }
 
+TEST(Explorer, APassWithinAnotherEndsAsThatOneDoes) {
+  for (const bool fast : {false, true}) {
+    auto graph = nested();
+    for (auto& root : graph.roots) root.fast = fast;
+    expect_good_in_every_order(graph, {.cancels = 1, .atomic_nodes = true});
+    expect_good_in_every_order(graph, {.kills = 1, .atomic_nodes = true});
+    expect_good_in_every_order(graph, {.cuts = 1, .atomic_nodes = true});
+    for (NodeId node = 0; node < graph.nodes.size(); ++node) {
+      auto throwing = graph;
+      throwing.nodes[node].throws = true;
+      const auto findings = try_all(World(std::make_shared<Graph>(throwing), {.atomic_nodes = true}));
+      EXPECT_TRUE(findings.violation.empty() && findings.complete) << show(findings);
+    }
+  }
+}
+
+TEST(Explorer, APassWithinAnotherThatReachesMoreWorkersEndsAsThatOneDoes) {
+  auto graph = nested_elsewhere();
+  for (auto& root : graph.roots) root.fast = true;  // SMART has too many orders; random ones are tried elsewhere.
+  expect_good_in_every_order(graph, {.kills = 1, .atomic_nodes = true});
+  expect_good_in_every_order(graph, {.cuts = 1, .atomic_nodes = true});
+}
+
 TEST(Explorer, ASmartAndAFastPassAtOnceEndWell) {
   auto graph = round_trip();
   graph.roots.push_back(graph.roots[0]);

@@ -29,6 +29,13 @@ void Graph::hook(NodeId node, int to, Input tensor) {
   nodes[node].calls = static_cast<int>(pairs.size() - 1);
 }
 
+void Graph::nest(NodeId node, int outer, Input input, size_t pairs_before) {
+  const int root = static_cast<int>(roots.size());
+  roots.push_back({nodes[node].worker, {input}, roots[static_cast<size_t>(outer)].fast, outer});
+  nodes[node].begins = root;
+  for (; pairs_before < pairs.size(); ++pairs_before) pairs[pairs_before].only_for = root;
+}
+
 Oracle::Oracle(const Graph& graph, const Graph::Root& root) {
   for (const auto& input : root.inputs) ++paths[input];
   for (auto id = static_cast<NodeId>(graph.nodes.size()); id-- > 0;) {  // what was made later comes first
@@ -136,5 +143,33 @@ Graph build(std::mt19937& random, Kind kind) {
 Graph random_graph(std::mt19937& random) { return build(random, Kind::Plain); }
 Graph random_used_graph(std::mt19937& random) { return build(random, Kind::Used); }
 Graph random_busy_graph(std::mt19937& random) { return build(random, Kind::Busy); }
+
+Graph random_nested_graph(std::mt19937& random) {
+  auto graph = random_busy_graph(random);
+  const auto any_worker = [&] { return static_cast<int>(below(random, static_cast<size_t>(graph.workers))); };
+  for (size_t passes = 1 + below(random, 3); passes > 0; --passes) {
+    // Of a pass that is there, perhaps one that is itself begun by a node.
+    const auto outer = static_cast<int>(below(random, graph.roots.size()));
+    const Oracle known(graph, graph.roots[static_cast<size_t>(outer)]);
+    std::vector<NodeId> able;
+    for (const auto id : known.nodes) {
+      if (graph.nodes[id].role == Role::Function && graph.nodes[id].begins < 0) able.push_back(id);
+    }
+    if (able.empty()) continue;
+    const auto node = able[below(random, able.size())];
+    const auto pairs_before = graph.pairs.size();
+    const int home = graph.nodes[node].worker;
+    Input input{graph.leaf(home), 0};
+    int worker = home;
+    for (size_t calls = 1 + below(random, 3); calls > 0; --calls) {
+      const int to = any_worker();
+      input = {graph.add(to, {{graph.call(to, {input}), 0}, {graph.leaf(to), 0}}), 0};
+      worker = to;
+    }
+    if (worker != home) input = {graph.add(home, {{graph.call(home, {input}), 0}}), 0};
+    graph.nest(node, outer, input, pairs_before);
+  }
+  return graph;
+}
 
 }  // namespace farad::autograd::explore

@@ -22,8 +22,9 @@ struct Graph {
     Role role = Role::Function;
     std::vector<Input> next;
     uint32_t inputs = 1;
-    int pair = -1;   ///< of a send or a recv
-    int calls = -1;  ///< a pair: running this node makes that call
+    int pair = -1;    ///< of a send or a recv
+    int calls = -1;   ///< a pair: running this node makes that call
+    int begins = -1;  ///< a root: running this node begins that pass, and goes on when it is complete
     bool throws = false;
   };
   struct Pair {
@@ -32,11 +33,13 @@ struct Graph {
     uint32_t tensors = 1;
     bool in_flight = false;  ///< the message has not arrived when passes begin
     bool by_hook = false;    ///< it was not even sent: see Node::calls
+    int only_for = -1;       ///< a root: only that pass knows of it
   };
   struct Root {
     int worker = 0;
     std::vector<Input> inputs;
     bool fast = false;
+    int outer = -1;  ///< a root: this pass is begun by a node of that one, see Node::begins
   };
 
   int workers = 1;
@@ -55,6 +58,9 @@ struct Graph {
   void delay() { pairs.back().in_flight = true; }
   /// Running `node` makes a call with a tensor of its worker; returns the recv.
   void hook(NodeId node, int to, Input tensor);
+  /// Running `node` in the pass of roots[outer] begins a pass of its own, from `input`. What was called since there
+  /// were `pairs_before` is known to that one alone.
+  void nest(NodeId node, int outer, Input input, size_t pairs_before);
 };
 
 /// What one process would do: which nodes run, and how many paths lead from the roots to each input.
@@ -73,5 +79,7 @@ Graph random_graph(std::mt19937& random);
 Graph random_used_graph(std::mt19937& random);
 /// As the first, with several passes and hooks that make calls.
 Graph random_busy_graph(std::mt19937& random);
+/// As above, with nodes that begin passes of their own, and nodes in these that do.
+Graph random_nested_graph(std::mt19937& random);
 
 }  // namespace farad::autograd::explore

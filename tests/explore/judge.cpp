@@ -11,9 +11,20 @@ std::string World::judge() const {
   if (!violation_.empty()) return violation_;
   for (size_t i = 0; i < records_.size(); ++i) {
     if (!records_[i].begun) continue;
-    if (auto wrong = judge(records_[i], graph_->roots[i]); !wrong.empty()) {
-      return "pass " + std::to_string(i) + ": " + wrong;
+    auto wrong = judge(records_[i], graph_->roots[i]);
+    if (wrong.empty() && graph_->roots[i].outer >= 0) {
+      const auto inner = verdict(records_[i]), outer = verdict(records_[static_cast<size_t>(graph_->roots[i].outer)]);
+      if (inner && outer && *inner != *outer) wrong = "its verdict is not that of the pass around it";
     }
+    if (!wrong.empty()) return "pass " + std::to_string(i) + ": " + wrong;
+  }
+  return {};
+}
+
+/// Of those who are alive; none if nobody of them took part.
+std::optional<bool> World::verdict(const Record& record) const {
+  for (const auto& [worker, ending] : record.endings) {
+    if (at(worker).alive) return ending.committed;
   }
   return {};
 }
@@ -45,6 +56,7 @@ std::string World::judge(const Record& record, const Graph::Root& root) const {
     return {};
   }
   if (had_loss_ || record.cancelled || !at(root.worker).alive) return {};
+  if (root.outer >= 0) return {};  // The one around it says why.
   return judge_failure(record, root, record.endings.at(root.worker).failure);
 }
 
@@ -59,8 +71,11 @@ std::string World::judge_failure(const Record& record, const Graph::Root& root, 
     return "failed for a lost worker that no gradient had to go to" + said;
   }
   if (failure.code == base::Code::RemoteError) {
-    for (const auto id : wanted.nodes) {
-      if (graph_->nodes[id].throws && graph_->nodes[id].worker == failure.culprit.value) return {};
+    for (const auto& oracle : *oracles_) {  // of this pass, or of one that it began
+      if (&oracle != &wanted && graph_->roots[static_cast<size_t>(&oracle - oracles_->data())].outer < 0) continue;
+      for (const auto id : oracle.nodes) {
+        if (graph_->nodes[id].throws && graph_->nodes[id].worker == failure.culprit.value) return {};
+      }
     }
   }
   if (root.fast && failure.code == base::Code::Invalid) {

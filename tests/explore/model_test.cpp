@@ -36,6 +36,12 @@ TEST(PassModel, ABrokenConnectionLeavesOneVerdict) {
   expect_good(random_busy_graph, {.cuts = 1, .cancels = 1, .lost_calls = 1, .slow_scans = true}, 10'000);
 }
 
+TEST(PassModel, PassesWithinOthersEndAsTheseDo) {
+  expect_good(random_nested_graph, {.lost_calls = 1, .slow_scans = true}, 10'000);
+  expect_good(random_nested_graph, {.kills = 1}, 10'000);
+  expect_good(random_nested_graph, {.cuts = 1, .cancels = 1, .slow_scans = true}, 10'000);
+}
+
 TEST(PassModel, AWorkerLostBeforeMattersOnlyIfAGradientHasToGoThere) {
   const auto lose_one = [](std::mt19937& random) {
     auto graph = random_busy_graph(random);

@@ -21,7 +21,7 @@ class MutantsOfThePass : public testing::TestWithParam<Mutant> {};
 std::string find_fault(const Faults& faults) {
   for (uint32_t seed = 0; seed < 3'000; ++seed) {
     std::mt19937 random(seed);
-    auto graph = std::make_shared<Graph>(random_busy_graph(random));
+    auto graph = std::make_shared<Graph>(seed % 6 == 1 ? random_nested_graph(random) : random_busy_graph(random));
     if (graph->workers > 1 && seed % 3 == 0) {
       graph->lost_before = static_cast<int>(random() % static_cast<unsigned>(graph->workers));
       std::erase_if(graph->roots, [&](const Graph::Root& root) { return root.worker == graph->lost_before; });
@@ -60,7 +60,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Mutant{"DecideWhenDone", &Faults::decide_when_done}, Mutant{"OrphansDrop", &Faults::orphans_drop},
                     Mutant{"ForgetPasses", &Faults::forget_passes}, Mutant{"WaitForLost", &Faults::wait_for_lost},
                     Mutant{"LoseLiveGrads", &Faults::lose_live_grads},
-                    Mutant{"IgnoreDisputes", &Faults::ignore_disputes}, Mutant{"SkipBalance", &Faults::skip_balance}),
+                    Mutant{"IgnoreDisputes", &Faults::ignore_disputes}, Mutant{"SkipBalance", &Faults::skip_balance},
+                    Mutant{"CommitInner", &Faults::commit_inner}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

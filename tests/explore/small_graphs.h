@@ -52,6 +52,33 @@ inline Graph round_trip() {
   return g;
 }
 
+/// A node of worker 0 that begins a pass over a call to worker 1, which the outer pass has nothing for.
+inline Graph nested() {
+  Graph g;
+  g.workers = 2;
+  const auto node = g.add(0, {{g.leaf(0), 0}});
+  g.roots.push_back({0, {{node, 0}}});
+  g.talked.emplace(0, 1);
+  const auto there = g.call(1, {{g.leaf(0), 0}});
+  const auto back = g.call(0, {{g.add(1, {{there, 0}, {g.leaf(1), 0}}), 0}});
+  g.nest(node, 0, {back, 0}, 0);
+  return g;
+}
+
+/// 0 has called 1, where a node begins a pass over a call to 2, which 0 has never heard of.
+inline Graph nested_elsewhere() {
+  Graph g;
+  g.workers = 3;
+  const auto there = g.call(1, {{g.leaf(0), 0}});
+  const auto node = g.add(1, {{there, 0}});
+  const auto back = g.call(0, {{node, 0}});
+  g.roots.push_back({0, {{back, 0}}});
+  const auto further = g.call(2, {{g.leaf(1), 0}});
+  const auto result = g.call(1, {{further, 0}});
+  g.nest(node, 0, {result, 0}, 2);
+  return g;
+}
+
 /// Two workers that compute for each other, and a third that is only told so.
 inline Graph bystander() {
   Graph g = round_trip();

@@ -79,6 +79,7 @@ std::vector<World::Step> World::steps(size_t& dangers_from) const {
     }
   }
   for (size_t p = 0; p < records_.size(); ++p) {
+    if (graph_->roots[p].outer >= 0) continue;
     if (!records_[p].begun && at(graph_->roots[p].worker).alive) all.push_back({Step::Begin, p});
   }
   dangers_from = all.size();
@@ -98,6 +99,7 @@ std::vector<World::Step> World::steps(size_t& dangers_from) const {
   }
   if (dangers_.cancels > 0) {
     for (size_t p = 0; p < records_.size(); ++p) {
+      if (graph_->roots[p].outer >= 0) continue;
       if (records_[p].begun && !ending(p) && at(graph_->roots[p].worker).alive) all.push_back({Step::Cancel, p});
     }
   }
@@ -124,13 +126,9 @@ void World::take(Step step) {
       finish_scan(static_cast<int>(step.a), step.b);
       break;
     case Step::Begin: {
-      const auto& root = graph_->roots[step.a];
       Effects out;
-      auto& record = records_[step.a];
-      record.begun = true;
-      record.id = at(root.worker).passes.begin(root.fast, {'o'}, out);
-      for (const auto& input : root.inputs) ++record.values[input];
-      apply(root.worker, std::move(out));
+      begin(step.a, out);
+      apply(graph_->roots[step.a].worker, std::move(out));
       break;
     }
     case Step::Kill:
@@ -303,8 +301,38 @@ void World::run(int worker, PassId pass) {
   Effects out;
   if (node.throws) {
     self.passes.fail(pass, {base::Code::RemoteError, rank(worker), "node " + std::to_string(id) + " threw"}, out);
+  } else if (node.begins >= 0 &&
+             records_[static_cast<size_t>(graph_->roots[static_cast<size_t>(node.begins)].outer)].id == pass) {
+    records_[static_cast<size_t>(node.begins)].waiting = index;
+    begin(static_cast<size_t>(node.begins), out);
   } else {
     self.passes.ran(pass, index, out);
+  }
+  apply(worker, std::move(out));
+}
+
+void World::begin(size_t pass, Effects& out) {
+  const auto& root = graph_->roots[pass];
+  auto& record = records_[pass];
+  auto& passes = at(root.worker).passes;
+  record.begun = true;
+  record.id = root.outer < 0 ? passes.begin(root.fast, {'o'}, out)
+                             : passes.begin_within(records_[static_cast<size_t>(root.outer)].id, {'o'}, out);
+  for (const auto& input : root.inputs) ++record.values[input];
+}
+
+/// The node that began this pass, if there is one and it has not gone on yet.
+void World::go_on(int worker, PassId inner, const PassFailure* failure) {
+  auto& known = record(inner);
+  if (known.waiting == no_node || number(inner.root) != worker) return;
+  const auto index = std::exchange(known.waiting, no_node);
+  const auto outer =
+      records_[static_cast<size_t>(graph_->roots[static_cast<size_t>(&known - records_.data())].outer)].id;
+  Effects out;
+  if (failure) {
+    at(worker).passes.fail(outer, *failure, out);
+  } else {
+    at(worker).passes.ran(outer, index, out);
   }
   apply(worker, std::move(out));
 }
@@ -336,6 +364,8 @@ void World::apply(int worker, Effects&& effects) {
   }
   for (auto& outgoing : effects.messages) carry_out(worker, std::move(outgoing));
   for (const auto& ending : effects.endings) ended(worker, ending);
+  for (const auto& pass : effects.held) go_on(worker, pass, nullptr);
+  for (const auto& ending : effects.endings) go_on(worker, ending.pass, &ending.failure);
   if (dangers_.slow_scans) return;
   while (!at(worker).scans.empty()) finish_scan(worker, 0);
 }

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -80,6 +81,7 @@ class World {
     std::map<Input, int64_t> values;
     std::set<int> began;                     // workers
     std::map<int, Effects::Ending> endings;  // by worker
+    NodeIndex waiting = no_node;             // of the outer pass: goes on when this one is complete
   };
 
   Worker& at(int worker) { return workers_[static_cast<size_t>(worker)]; }
@@ -95,11 +97,14 @@ class World {
   Snapshot snapshot(int worker, PassId pass);
   void finish_scan(int worker, size_t index);
   void run(int worker, PassId pass);
+  void begin(size_t pass, Effects& out);
+  void go_on(int worker, PassId inner, const PassFailure* failure);
   void arrive(size_t index);
   void lose(int worker, int lost_one);
   void kill(int worker);
   void accuse(const std::string& what);
 
+  std::optional<bool> verdict(const Record& record) const;
   std::string judge(const Record& record, const Graph::Root& root) const;
   std::string judge_failure(const Record& record, const Graph::Root& root, const PassFailure& failure) const;
 

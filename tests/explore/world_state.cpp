@@ -29,8 +29,14 @@ Snapshot World::snapshot(int worker, PassId pass) {
     const auto& root = graph_->roots[static_cast<size_t>(&known - records_.data())];
     for (const auto& [id, input] : root.inputs) snapshot.roots.push_back({add(id), input});
   }
+  const auto pass_number = static_cast<int>(&known - records_.data());
+  const auto knows = [&](const Graph::Pair& pair) {
+    const bool nested = graph_->roots[static_cast<size_t>(pass_number)].outer >= 0;
+    return pair.only_for == (nested ? pass_number : -1);
+  };
   for (const int pair : self.sends) {
     const auto& made = graph_->pairs[static_cast<size_t>(pair)];
+    if (!knows(made)) continue;
     topology->sends.push_back({add(made.send), graph_->id_of(pair), rank(made.receiver), made.tensors});
   }
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -43,6 +49,7 @@ Snapshot World::snapshot(int worker, PassId pass) {
   topology->first_link.push_back(static_cast<uint32_t>(topology->links.size()));
   for (const int pair : self.recvs) {
     const auto& made = graph_->pairs[static_cast<size_t>(pair)];
+    if (!knows(made)) continue;
     const auto found = index.find(made.recv);
     const Crossing crossing{found == index.end() ? no_node : found->second, graph_->id_of(pair), rank(made.sender),
                             made.tensors};
@@ -78,7 +85,8 @@ std::pair<uint64_t, uint64_t> World::hash() const {
   std::sort(envelopes.begin(), envelopes.end());
   add(all, envelopes);
   for (const auto& record : records_) {
-    add(all, std::tie(record.begun, record.id, record.cancelled, record.executed, record.values, record.began));
+    add(all, std::tie(record.begun, record.id, record.cancelled, record.executed, record.values, record.began,
+                      record.waiting));
     for (const auto& [worker, ending] : record.endings) add(all, std::tie(worker, ending.committed));
   }
   add(all, std::tie(made_, given_up_, dead_calls_, epochs_, had_loss_));

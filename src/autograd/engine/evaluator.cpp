@@ -10,6 +10,7 @@
 #include "autograd/engine/accumulate.h"
 #include "autograd/engine/anomaly.h"
 #include "autograd/engine/fit.h"
+#include "autograd/engine/opaque_node.h"
 
 namespace farad::autograd {
 namespace {
@@ -21,7 +22,11 @@ EvaluatorOptions normalized(EvaluatorOptions options) {
 
 std::vector<Need> needs_of(const Plan& plan, const EvaluatorOptions& options) {
   if (options.all_leaves) return {};
-  return find_needed(plan.topology, options.leaves, options.captures);
+  auto wanted = options.leaves;
+  for (NodeIndex node = 0; node < plan.nodes.size(); node++) {
+    if (dynamic_cast<const OpaqueNode*>(plan.nodes[node])) wanted.push_back(node);
+  }
+  return find_needed(plan.topology, wanted, options.captures);
 }
 
 }  // namespace
@@ -70,7 +75,7 @@ void Evaluator::collect(NodeIndex index, AnyNode& node) {
 void Evaluator::capture(NodeIndex index) {
   auto wanted = std::lower_bound(captures_.begin(), captures_.end(), std::pair(index, size_t(0)));
   for (; wanted != captures_.end() && wanted->first == index; ++wanted) {
-    captured_[wanted->second] = inputs_[options_.captures[wanted->second].input];
+    add_captured(wanted->second, inputs_[options_.captures[wanted->second].input]);
   }
 }
 

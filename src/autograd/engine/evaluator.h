@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/engine/accumulate.h"
 #include "autograd/engine/input_buffers.h"
 #include "autograd/engine/needed.h"
 #include "autograd/engine/plan.h"
@@ -72,6 +73,10 @@ class Evaluator {
 
   /// Of the leaves that were run, in this order, where there is any.
   std::vector<LeafGradient> take_gradients() { return std::move(gradients_); }
+  /// Adds to what is captured, from outside: the same tensor may be reached by a pass that a node runs.
+  void add_captured(size_t place, at::Tensor gradient) {
+    if (gradient.defined()) accumulate(captured_[place], std::move(gradient));
+  }
   /// In the order of options.captures, undefined where nothing came.
   std::vector<at::Tensor> take_captured() { return std::move(captured_); }
 

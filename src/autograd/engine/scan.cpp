@@ -28,7 +28,7 @@ class Scanner {
   }
 
   /// The list of nodes is its own queue: each is looked at once, and puts those it leads to at the end.
-  base::Status follow_all(ContextId context) {
+  base::Status follow_all(const Entries& entries) {
     for (NodeIndex index = 0; index < plan_.nodes.size(); index++) {
       Node* node = plan_.nodes[index];
       for (const Edge& edge : node->next_edges()) {
@@ -45,7 +45,7 @@ class Scanner {
       shape_.priority.push_back(node->sequence_nr());
       if (node->num_outputs() != 0) {
         shape_.roles.push_back(Role::Function);  // Sends are known as such beforehand.
-      } else if (auto status = see_end(index, context); !status.ok()) {
+      } else if (auto status = see_end(index, entries); !status.ok()) {
         return status;
       }
     }
@@ -61,16 +61,22 @@ class Scanner {
   }
 
   /// Only nodes that lead nowhere are leaves or recvs, so that only these are asked what they are.
-  base::Status see_end(NodeIndex index, ContextId context) {
+  base::Status see_end(NodeIndex index, const Entries& entries) {
     Node* node = plan_.nodes[index];
     if (auto* recv = dynamic_cast<RecvNode*>(node)) {
       const Passage& passage = recv->passage();
-      if (passage.context != context) {
-        return {base::Code::Invalid, "[autograd] backward in context " + std::to_string(context.value) +
+      if (passage.context != entries.context) {
+        return {base::Code::Invalid, "[autograd] backward in context " + std::to_string(entries.context.value) +
                                          " reached the call \"" + passage.call + "\" to or from rank " +
                                          std::to_string(passage.peer.value) + ", which was recorded in context " +
                                          std::to_string(passage.context.value) +
                                          ": detach() what one context takes from another, or record both in one"};
+      }
+      if (passage.rerun != entries.rerun) {
+        return {base::Code::Invalid, "[autograd] the function of a checkpoint, run again, led to the call \"" +
+                                         passage.call +
+                                         "\" outside of it: a tensor with history that it uses has to be "
+                                         "one of its inputs"};
       }
       shape_.roles.push_back(Role::Recv);
       shape_.recvs.push_back({index, passage.pair, passage.peer, recv->num_inputs()});
@@ -91,7 +97,7 @@ base::Status scan(const Entries& entries, Plan& plan) {
   Scanner scanner(plan);
   for (const Edge& root : entries.roots) scanner.enter(root.function);
   for (const auto& send : entries.sends) scanner.enter(send);
-  if (auto status = scanner.follow_all(entries.context); !status.ok()) return status;
+  if (auto status = scanner.follow_all(entries); !status.ok()) return status;
 
   for (const Edge& root : entries.roots) plan.roots.push_back(plan.find(root));
   for (const auto& send : entries.sends) {

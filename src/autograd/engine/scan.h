@@ -13,6 +13,7 @@ namespace farad::autograd {
 /// Where a pass comes into this worker's part of the graph, and what there is to leave it by.
 struct Entries {
   ContextId context = {};
+  RerunId rerun = {};                             ///< of the context, that which is part of it
   std::vector<torch::autograd::Edge> roots = {};  ///< of what backward was called on, if that was here
   std::vector<compat::Ptr<SendNode>> sends = {};  ///< of the context, up to the start of the pass
   std::vector<Crossing> recvs = {};               ///< of the context, likewise; without nodes, which may be gone

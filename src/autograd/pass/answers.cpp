@@ -115,8 +115,7 @@ void Passes::flush(Pass& pass, Effects& out) {
     channel.dirty = false;
     auto grads = message(pass, PassKind::Grads);
     if (pass.fast && !std::exchange(channel.opened, true)) {
-      grads.opens = true;
-      grads.options = pass.options;
+      open(pass, grads);
     }
     grads.answers = std::exchange(channel.answers, {});
     grads.states = std::exchange(channel.states, {});

@@ -52,6 +52,7 @@ struct Effects {
   std::vector<HandOver> hand_overs;
   std::vector<Outgoing> messages;
   std::vector<Ending> endings;
+  std::vector<PassId> held;       ///< begun here within another pass: complete, and will end as that one does
   std::vector<PassId> runnable;   ///< next_ready() has something for these; not said by ran(), whose caller asks anyway
   std::vector<uint64_t> readers;  ///< gradients may be read: see Passes::read()
 

@@ -54,10 +54,9 @@ void Passes::decide(Pass& pass, Effects& out) {
     return abort(pass, lost(*disputed, "to some workers before the pass reached them"), out);
   }
   if (pass.ballot.is_complete()) {
-    for (const auto member : pass.ballot.workers()) {
-      if (member != self_) out.messages.push_back({member, message(pass, PassKind::Commit)});
-    }
-    return end(pass, true, {}, out);
+    if (pass.within.empty() || faults_.commit_inner) return commit(pass, out);
+    if (!std::exchange(pass.held, true)) out.held.push_back(pass.id);
+    return;
   }
   // Whoever is waited for and takes no part now does: it may be the one that has not used a call, which it will say.
   if (const auto absent = pass.ballot.absent(); !absent.empty()) {
@@ -73,6 +72,13 @@ void Passes::decide(Pass& pass, Effects& out) {
   auto order = message(pass, PassKind::Blame);
   order.blamed = peer;
   out.messages.push_back({at, std::move(order)});
+}
+
+void Passes::commit(Pass& pass, Effects& out) {
+  for (const auto member : pass.ballot.workers()) {
+    if (member != self_) out.messages.push_back({member, message(pass, PassKind::Commit)});
+  }
+  end(pass, true, {}, out);
 }
 
 void Passes::blame(Pass& pass, base::Rank peer, Effects& out) {
@@ -117,6 +123,10 @@ void Passes::accuse(Pass& pass, PairId unused, Effects& out) {
 }
 
 void Passes::abort(Pass& pass, const PassFailure& failure, Effects& out, const base::Rank* not_to) {
+  if (pass.held) {
+    // The node that began it has gone on, so that is not ours to decide any more: the pass around it may be committed.
+    if (Pass* const outer = find(pass.within.front())) return abort_or_ask(*outer, failure, out, not_to);
+  }
   // The root may not know yet who takes part, so it goes along the edges that START went along; that it gets to the
   // root as well spares it the way round.
   std::set<base::Rank> to(pass.peers.begin(), pass.peers.end());
@@ -134,9 +144,9 @@ void Passes::abort(Pass& pass, const PassFailure& failure, Effects& out, const b
   end(pass, false, failure, out);
 }
 
-void Passes::abort_or_ask(Pass& pass, const PassFailure& failure, Effects& out) {
+void Passes::abort_or_ask(Pass& pass, const PassFailure& failure, Effects& out, const base::Rank* not_to) {
   if (pass.state < PassState::Done || is_root(pass)) {
-    return abort(pass, failure, out, failure.code == base::Code::PeerLost ? &failure.culprit : nullptr);
+    return abort(pass, failure, out, not_to);
   }
   if (pass.state != PassState::Done) return;  // An orphan has nobody to ask.
   auto fail = message(pass, PassKind::Fail);
@@ -168,7 +178,7 @@ void Passes::lost_during(Pass& pass, base::Rank lost_one, Effects& out) {
       } else if (takes_part && (faults_.decide_when_done || is_its_root)) {
         abort(pass, lost(lost_one, "during the pass"), out, &lost_one);
       } else if (takes_part) {
-        abort_or_ask(pass, lost(lost_one, "during the pass"), out);
+        abort_or_ask(pass, lost(lost_one, "during the pass"), out, &lost_one);
       }
       break;
     case PassState::Orphan:
@@ -185,12 +195,12 @@ void Passes::ask_all(Pass& pass, Effects& out) {
   pass.unheard = surroundings_->members();
   std::erase(pass.unheard, self_);
   for (const auto member : pass.unheard) {  // the root too: perhaps it was only the connection
-    auto ask = message(pass, PassKind::Ask);
+    auto ask = this->ask(pass);
     ask.orphaned = true;
     out.messages.push_back({member, std::move(ask)});
   }
-  for (const auto asker : std::exchange(pass.askers, {})) {
-    out.messages.push_back({asker, over(pass.id, Verdict::Undecided, {})});
+  for (const auto& asker : std::exchange(pass.askers, {})) {
+    out.messages.push_back({asker.worker, over(asker.pass, Verdict::Undecided, {})});
   }
   if (pass.unheard.empty()) heard(pass, self_, out);
 }
@@ -202,25 +212,37 @@ void Passes::heard(Pass& pass, base::Rank member, Effects& out) {
 }
 
 void Passes::on_ask(base::Rank from, const PassMessage& ask, Effects& out) {
+  if (answer_ask(ask.pass, from, ask, out)) return;
+  // What we know of a pass around it holds for it as well.
+  for (const auto& outer : ask.within) {
+    if (answer_ask(outer, from, ask, out)) return;
+  }
+  out.messages.push_back({from, over(ask.pass, Verdict::Undecided, {}, ask.number)});
+}
+
+/// By what we know of `id`. False if that is nothing.
+bool Passes::answer_ask(PassId id, base::Rank from, const PassMessage& ask, Effects& out) {
   const auto answer = [&](Verdict verdict, const PassFailure& failure = {}) {
     out.messages.push_back({from, over(ask.pass, verdict, failure, ask.number)});
+    return true;
   };
-  if (const auto tombstone = over_.find(ask.pass); tombstone != over_.end()) {
+  if (const auto tombstone = over_.find(id); tombstone != over_.end()) {
     return answer(tombstone->second.committed ? Verdict::Committed : Verdict::Dropped, tombstone->second.failure);
   }
-  Pass* const pass = find(ask.pass);
-  if (!pass || !ask.orphaned || pass->state == PassState::Early || pass->state == PassState::Orphan) {
+  Pass* const pass = find(id);
+  if (!pass || pass->held) return false;
+  if (!ask.orphaned || pass->state == PassState::Early || pass->state == PassState::Orphan) {
     return answer(Verdict::Undecided);
   }
   if (pass->state == PassState::Done && !is_root(*pass)) {
     // The root may have told us, and it is on its way. Either it comes, or we shall hear that the root is lost.
-    pass->askers.push_back(from);
-    return;
+    pass->askers.push_back({from, ask.pass});
+    return true;
   }
   const auto failure =
       is_root(*pass) ? lost(from, "during the pass, and has come back") : lost(pass->id.root, "for " + worker(from));
   abort(*pass, failure, out);
-  answer(Verdict::Dropped, failure);
+  return answer(Verdict::Dropped, failure);
 }
 
 void Passes::on_over(Pass& pass, base::Rank from, const PassMessage& answer, Effects& out) {
@@ -250,9 +272,15 @@ void Passes::read(uint64_t reader, Effects& out) {
     if ((pass.state != PassState::Done || is_root(pass)) && pass.state != PassState::Orphan) continue;
     entry.undecided.push_back(pass.id);
     if (pass.state == PassState::Orphan) continue;
-    auto ask = message(pass, PassKind::Ask);
+    // What becomes of one within others is known first where the outermost is decided.
+    const auto decider = pass.within.empty() ? pass.id.root : pass.within.back().root;
+    if (decider == self_) {
+      entry.undecided.pop_back();  // and it is not: inner ones would have ended with it
+      continue;
+    }
+    auto ask = this->ask(pass);
     ask.number = reader;
-    out.messages.push_back({pass.id.root, std::move(ask)});
+    out.messages.push_back({decider, std::move(ask)});
   }
   if (entry.undecided.empty()) {
     out.readers.push_back(reader);
@@ -273,12 +301,43 @@ void Passes::decided(PassId pass, const uint64_t* only, Effects& out) {
 
 void Passes::end(Pass& pass, bool committed, const PassFailure& failure, Effects& out) {
   if (pass.state != PassState::Early) out.endings.push_back({pass.id, committed, failure});
-  for (const auto asker : pass.askers) {
-    out.messages.push_back({asker, over(pass.id, committed ? Verdict::Committed : Verdict::Dropped, failure)});
+  for (const auto& asker : pass.askers) {
+    out.messages.push_back(
+        {asker.worker, over(asker.pass, committed ? Verdict::Committed : Verdict::Dropped, failure)});
   }
   pass.state = PassState::Ended;
   if (!faults_.forget_passes) over_[pass.id] = {committed, failure};
   decided(pass.id, nullptr, out);
+  end_inner(pass.id, committed, failure, out);
+  if (committed) commit_outer(pass.within, out);
+}
+
+/// A pass within them was committed, so they were, whether or not we have heard.
+void Passes::commit_outer(const std::vector<PassId>& within, Effects& out) {
+  for (const auto& id : within) {
+    if (over_.contains(id)) continue;
+    if (Pass* const outer = find(id)) {
+      end(*outer, true, {}, out);
+    } else {
+      over_[id] = {true, {}};
+    }
+  }
+}
+
+/// Those within a pass that has ended end likewise. Where it was committed they were complete, and so done here.
+void Passes::end_inner(PassId outer, bool committed, const PassFailure& failure, Effects& out) {
+  for (auto& pass : passes_) {
+    if (pass.state == PassState::Ended || pass.within.empty()) continue;
+    if (std::find(pass.within.begin(), pass.within.end(), outer) == pass.within.end()) continue;
+    if (!committed) {
+      pass.held = false;
+      abort(pass, failure, out);
+    } else if (is_root(pass)) {
+      commit(pass, out);
+    } else {
+      end(pass, true, {}, out);
+    }
+  }
 }
 
 PassMessage Passes::over(PassId pass, Verdict verdict, const PassFailure& failure, uint64_t number) const {

@@ -19,6 +19,7 @@ struct Faults {
   bool wait_for_lost = false;           ///< sends to workers lost before the start wait for an answer
   bool lose_live_grads = false;         ///< a live gradient for a worker lost before the start is dropped
   bool ignore_disputes = false;         ///< workers need not agree on who was lost before
+  bool commit_inner = false;            ///< a pass within another commits by itself
   bool skip_balance = false;            ///< FAST: channels need not balance
 };
 

@@ -144,6 +144,22 @@ void take(In& in, std::vector<ChannelReport>& channels) {
   }
 }
 
+void put(Out& out, const std::vector<PassId>& passes) {
+  out.count(passes);
+  for (const auto& pass : passes) {
+    out.number(pass.root.value);
+    out.number(pass.number);
+  }
+}
+
+void take(In& in, std::vector<PassId>& passes) {
+  passes.resize(in.count(10));
+  for (auto& pass : passes) {
+    pass.root = base::Rank(in.number<uint16_t>());
+    pass.number = in.number<uint64_t>();
+  }
+}
+
 }  // namespace
 
 void encode(const PassMessage& message, std::vector<char>& bytes) {
@@ -154,7 +170,10 @@ void encode(const PassMessage& message, std::vector<char>& bytes) {
   out.number(message.pass.root.value);
   out.number(message.pass.number);
   out.number(message.context.value);
-  if (message.opens) out.text(message.options);
+  if (message.opens) {
+    out.text(message.options);
+    put(out, message.within);
+  }
   switch (message.kind) {
     case PassKind::Which:
     case PassKind::Those:
@@ -175,6 +194,7 @@ void encode(const PassMessage& message, std::vector<char>& bytes) {
       break;
     case PassKind::Ask:
       out.number(message.number);
+      put(out, message.within);
       break;
     case PassKind::Over:
       out.number(message.number);
@@ -203,7 +223,10 @@ base::Status decode(const char* data, size_t size, PassMessage& message) {
   message.pass.root = base::Rank(in.number<uint16_t>());
   message.pass.number = in.number<uint64_t>();
   message.context = ContextId(in.number<int64_t>());
-  if (message.opens) in.text(message.options);
+  if (message.opens) {
+    in.text(message.options);
+    take(in, message.within);
+  }
   switch (message.kind) {
     case PassKind::Which:
     case PassKind::Those:
@@ -224,6 +247,7 @@ base::Status decode(const char* data, size_t size, PassMessage& message) {
       break;
     case PassKind::Ask:
       message.number = in.number<uint64_t>();
+      take(in, message.within);
       break;
     case PassKind::Over:
       message.number = in.number<uint64_t>();

@@ -69,9 +69,10 @@ struct PassMessage {
   ContextId context;
   PassId pass;
 
-  bool fast = false;          ///< Start, Grads
-  bool opens = false;         ///< Start, and in FAST the first Grads to a peer: `options` are here, begin
-  std::vector<char> options;  ///< of the pass; only who runs nodes understands them
+  bool fast = false;           ///< Start, Grads
+  bool opens = false;          ///< Start, and in FAST the first Grads to a peer: `options` are here, begin
+  std::vector<char> options;   ///< of the pass; only who runs nodes understands them
+  std::vector<PassId> within;  ///< with `opens`, and Ask: see Pass::within
 
   std::vector<Answer> answers;      ///< Grads; Which and Those: only the pairs
   std::vector<TensorState> states;  ///< Grads: of all answers, one after another
@@ -92,8 +93,8 @@ struct PassMessage {
 
   /// All but the cargo.
   auto fields() const {
-    return std::tie(kind, context, pass, fast, opens, options, answers, states, peers, left_out, number, complete,
-                    channels, blamed, orphaned, verdict, failure);
+    return std::tie(kind, context, pass, fast, opens, options, within, answers, states, peers, left_out, number,
+                    complete, channels, blamed, orphaned, verdict, failure);
   }
 };
 

@@ -43,6 +43,10 @@ struct Pass {
   PassState state = PassState::Early;
   bool fast = false;
   std::vector<char> options;
+  /// The passes it is a part of, the innermost first: one of their nodes began it and went on once it was complete.
+  /// What becomes of them becomes of it.
+  std::vector<PassId> within;
+  bool held = false;  ///< at the root: complete, and waits for what becomes of those
   base::Rank begun_by;
   std::vector<base::Rank> peers;     ///< of the snapshot, in order; those that were lost before are not among them
   std::vector<base::Rank> left_out;  ///< those
@@ -60,10 +64,15 @@ struct Pass {
   std::vector<PairId> early_nulls;                        ///< calls that failed meanwhile
   std::vector<base::Rank> early_losses;                   ///< workers that were lost meanwhile
 
-  Ballot ballot;                      ///< at the root
-  bool blamed = false;                ///< at the root: somebody was told to fail the pass
-  std::vector<base::Rank> unheard;    ///< Orphan: who has not answered yet
-  std::vector<base::Rank> askers;     ///< orphans that want to know what becomes of it
+  Ballot ballot;                    ///< at the root
+  bool blamed = false;              ///< at the root: somebody was told to fail the pass
+  std::vector<base::Rank> unheard;  ///< Orphan: who has not answered yet
+  struct Asker {
+    base::Rank worker;
+    PassId pass;  ///< this one, or one within it
+    auto fields() const { return std::tie(worker, pass); }
+  };
+  std::vector<Asker> askers;          ///< orphans that want to know what becomes of it
   std::vector<base::Rank> met_later;  ///< see Faults::done_names_later_peers
 
   bool is_neighbour(base::Rank worker) const {
@@ -75,8 +84,8 @@ struct Pass {
   }
 
   auto fields() const {
-    return std::tie(id, state, fast, begun_by, peers, left_out, others, wave, channels, nulled, reports, early,
-                    early_nulls, early_losses, ballot, blamed, unheard, askers, met_later);
+    return std::tie(id, state, fast, within, held, begun_by, peers, left_out, others, wave, channels, nulled, reports,
+                    early, early_nulls, early_losses, ballot, blamed, unheard, askers, met_later);
   }
 };
 

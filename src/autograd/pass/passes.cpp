@@ -17,6 +17,18 @@ Passes::Passes(ContextId context, base::Rank self, const Surroundings& surroundi
     : context_(context), self_(self), surroundings_(&surroundings), faults_(faults) {}
 
 PassId Passes::begin(bool fast, std::vector<char> options, Effects& out) {
+  return begin_root(fast, std::move(options), {}, out);
+}
+
+PassId Passes::begin_within(PassId outer, std::vector<char> options, Effects& out) {
+  const Pass* const around = find(outer);
+  if (!around) return {};
+  std::vector<PassId> within{outer};
+  within.insert(within.end(), around->within.begin(), around->within.end());
+  return begin_root(around->fast, std::move(options), std::move(within), out);
+}
+
+PassId Passes::begin_root(bool fast, std::vector<char> options, std::vector<PassId> within, Effects& out) {
   auto& pass = passes_.emplace_back();
   pass.id = {self_, ++counter_};
   pass.ballot = Ballot(fast, faults_.skip_balance);
@@ -24,6 +36,7 @@ PassId Passes::begin(bool fast, std::vector<char> options, Effects& out) {
   PassMessage own = message(pass, PassKind::Start);
   own.fast = fast;
   own.options = std::move(options);
+  own.within = std::move(within);
   begin_here(pass, self_, own, out);
   return pass.id;
 }
@@ -33,6 +46,7 @@ void Passes::begin_here(Pass& pass, base::Rank by, const PassMessage& message, E
   pass.begun_by = by;
   pass.fast = message.fast;
   pass.options = message.options;
+  pass.within = message.within;
   out.scans.push_back({pass.id, pass.fast, pass.options});
 }
 
@@ -155,6 +169,11 @@ void Passes::on_message(base::Rank from, PassMessage&& message, Effects& out) {
       }
       if (!pass) pass = &find_or_keep(message.pass);
       pass->heard_from(from);
+      if (PassFailure failure; is_dropped(message.within, failure)) {
+        out.messages.push_back({from, over(message.pass, Verdict::Dropped, failure)});
+        abort(*pass, failure, out);
+        break;
+      }
       if (message.opens && pass->state == PassState::Early) begin_here(*pass, from, message, out);
       if (message.kind != PassKind::Grads) break;
       if (pass->state < PassState::Running) {
@@ -205,6 +224,17 @@ void Passes::on_message(base::Rank from, PassMessage&& message, Effects& out) {
   purge();
 }
 
+/// Whether a pass around it was: its ABORT has overtaken what comes now.
+bool Passes::is_dropped(const std::vector<PassId>& within, PassFailure& failure) const {
+  for (const auto& outer : within) {
+    const auto tombstone = over_.find(outer);
+    if (tombstone == over_.end() || tombstone->second.committed) continue;
+    failure = tombstone->second.failure;
+    return true;
+  }
+  return false;
+}
+
 void Passes::on_late(base::Rank from, const PassMessage& message, const Tombstone& tombstone, Effects& out) {
   switch (message.kind) {
     case PassKind::Start:
@@ -243,10 +273,11 @@ void Passes::fail(PassId id, PassFailure failure, Effects& out) {
   purge();
 }
 
-void Passes::late_recv(PairId pair, base::Rank peer, Effects& out, PassId except) {
+void Passes::late_recv(PairId pair, base::Rank peer, Effects& out, const std::function<bool(PassId)>& concerned) {
   if (faults_.ignore_late_recvs) return;
   for (auto& pass : passes_) {
-    if (pass.state == PassState::Early || pass.id == except || pass.fast) continue;
+    if (pass.state == PassState::Early || pass.state == PassState::Ended || pass.fast) continue;
+    if (concerned && !concerned(pass.id)) continue;
     pass.met_later.push_back(peer);
     if (peer != self_) {
       auto null = message(pass, PassKind::Grads);
@@ -274,6 +305,7 @@ void Passes::null_send(PairId pair, Effects& out) {
 
 void Passes::close(Effects& out) {
   for (auto& pass : passes_) {
+    if (pass.state == PassState::Ended) continue;  // with one around it
     abort_or_ask(pass, {base::Code::Closed, self_, "its context was released there"}, out);
   }
   passes_.clear();
@@ -338,9 +370,20 @@ PassMessage Passes::message(const Pass& pass, PassKind kind) const {
 
 PassMessage Passes::start(const Pass& pass) const {
   auto start = message(pass, PassKind::Start);
-  start.opens = true;
-  start.options = pass.options;
+  open(pass, start);
   return start;
+}
+
+void Passes::open(const Pass& pass, PassMessage& message) const {
+  message.opens = true;
+  message.options = pass.options;
+  message.within = pass.within;
+}
+
+PassMessage Passes::ask(const Pass& pass) const {
+  auto ask = message(pass, PassKind::Ask);
+  ask.within = pass.within;
+  return ask;
 }
 
 }  // namespace farad::autograd

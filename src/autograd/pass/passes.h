@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,6 +42,7 @@ class Surroundings {
 ///  - Every pass ends, everywhere it began, by exactly one Ending, once its nodes have run: committed at all survivors
 ///    or at none. That holds for one worker lost at any moment, and for broken connections that can be made anew.
 ///    Two lost at once, the root and the only one that heard it commit, may leave it committed at some.
+///  - A pass that was begun within another ends as that one does, everywhere.
 ///  - It ends with a failure if a node fails, a worker is lost that takes part, or FAST finds a call that is not used.
 ///    A worker that was lost before takes no part; the pass fails only if a gradient would have to go there.
 ///
@@ -55,6 +57,10 @@ class Passes {
 
   /// `backward` was called here. Ends with an Ending; until then fail() cancels it.
   PassId begin(bool fast, std::vector<char> options, Effects& out);
+  /// A node of `outer`, which runs here now, wants a pass of its own. Once that is complete Effects::held says so, and
+  /// the node may go on; its gradients count if and only if the outer pass's do. If it cannot be completed it ends
+  /// first, with a failure, and the node has to fail as well. No pass, number 0, if the outer one has ended already.
+  PassId begin_within(PassId outer, std::vector<char> options, Effects& out);
   /// What Effects::scans asked for. Ignored if the pass has ended meanwhile.
   void scanned(PassId pass, const Snapshot& snapshot, Effects& out);
 
@@ -69,9 +75,9 @@ class Passes {
   /// A node threw, or at the root: whoever waits for the pass has given up.
   void fail(PassId pass, PassFailure failure, Effects& out);
 
-  /// A forward message from `peer` was recorded. Every pass that began before (all but `except`, the one the message
-  /// itself belongs to under create_graph) answers it with null.
-  void late_recv(PairId pair, base::Rank peer, Effects& out, PassId except = {});
+  /// A forward message from `peer` was recorded. Every pass that began before answers it with null, if it is one that
+  /// `concerned` says yes to (not the one that the message itself belongs to under create_graph, for example).
+  void late_recv(PairId pair, base::Rank peer, Effects& out, const std::function<bool(PassId)>& concerned = {});
   /// A call failed: nobody will answer its send, so we do.
   void null_send(PairId pair, Effects& out);
 
@@ -107,10 +113,12 @@ class Passes {
   void purge();
 
   // passes.cpp: how a pass begins, and what comes in.
+  PassId begin_root(bool fast, std::vector<char> options, std::vector<PassId> within, Effects& out);
   void begin_here(Pass& pass, base::Rank by, const PassMessage& message, Effects& out);
   void go_on(Pass& pass, Effects& out);
   void make_channels(Pass& pass, const Snapshot& snapshot);
   void answer_unreached(Pass& pass, Effects& out);
+  bool is_dropped(const std::vector<PassId>& within, PassFailure& failure) const;
   void on_late(base::Rank from, const PassMessage& message, const Tombstone& tombstone, Effects& out);
 
   // answers.cpp: what goes through it.
@@ -127,21 +135,27 @@ class Passes {
   void vote(Pass& pass, Effects& out);
   void report(Pass& pass, bool complete, Effects& out);
   void decide(Pass& pass, Effects& out);
+  void commit(Pass& pass, Effects& out);
+  void commit_outer(const std::vector<PassId>& within, Effects& out);
+  void end_inner(PassId outer, bool committed, const PassFailure& failure, Effects& out);
   void blame(Pass& pass, base::Rank peer, Effects& out);
   void reply_unknown(Pass& pass, base::Rank from, const std::vector<Answer>& calls, Effects& out);
   void accuse(Pass& pass, PairId unused, Effects& out);
   void abort(Pass& pass, const PassFailure& failure, Effects& out, const base::Rank* not_to = nullptr);
-  void abort_or_ask(Pass& pass, const PassFailure& failure, Effects& out);
+  void abort_or_ask(Pass& pass, const PassFailure& failure, Effects& out, const base::Rank* not_to = nullptr);
   void lost_during(Pass& pass, base::Rank worker, Effects& out);
   void ask_all(Pass& pass, Effects& out);
   void heard(Pass& pass, base::Rank member, Effects& out);
   void on_ask(base::Rank from, const PassMessage& message, Effects& out);
+  bool answer_ask(PassId pass, base::Rank from, const PassMessage& ask, Effects& out);
   void on_over(Pass& pass, base::Rank from, const PassMessage& message, Effects& out);
   void end(Pass& pass, bool committed, const PassFailure& failure, Effects& out);
   void decided(PassId pass, const uint64_t* reader, Effects& out);
 
   PassMessage message(const Pass& pass, PassKind kind) const;
+  void open(const Pass& pass, PassMessage& message) const;
   PassMessage start(const Pass& pass) const;
+  PassMessage ask(const Pass& pass) const;
   PassMessage over(PassId pass, Verdict verdict, const PassFailure& failure, uint64_t number = 0) const;
   static PassFailure lost(base::Rank worker, const std::string& how);
 

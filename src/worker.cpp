@@ -83,9 +83,9 @@ std::unique_ptr<autograd::Service> WorkerCore::make_gradients() {
   group->name_of = [names = agent_->names()](base::Rank rank) { return names.at(rank.value); };
   autograd::Backward::Services services{
       agent_->fabric(), [this](std::function<void()> task) { agent_->run_after(time_to_gather, std::move(task)); },
-      [this](net::Cost& cost, std::function<void()> task) {
+      [this](const net::Cost& cost, std::function<void()> task) {
         task = as_work(std::move(task));
-        if (!agent_->in_place().run(cost, task)) task();
+        if (!agent_->in_place().run_noting(cost, task)) task();
       },
       [this](const std::function<void()>& task) { run_as_worker(task); },
       [this](const base::Status& why) { log_->warning(why.message()); }};
@@ -94,6 +94,7 @@ std::unique_ptr<autograd::Service> WorkerCore::make_gradients() {
 
 void WorkerCore::end(const std::string& why) {
   optim_->close();
+  gradients_->backward().send_all();
   agent_->end(why);
   table_->close();
 }

@@ -3,11 +3,11 @@
 #include <farad/error.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
 #include "autograd/current.h"
-#include "autograd/pass_mail.h"
 
 namespace farad::autograd {
 namespace {
@@ -30,6 +30,48 @@ std::string message_of(const LocalContext& context, const Part& part) {
 Backward::Backward(Services services, Contexts& contexts, Recorder& recorder)
     : services_(std::move(services)), contexts_(contexts), recorder_(recorder) {}
 
+/// What a thread is at while take_turn() runs.
+class Backward::Turn {
+ public:
+  Turn(const Backward& backward, const LocalContext& context, bool keeps)
+      : keeps(keeps), backward_(backward), context_(context), before_(std::exchange(here_, this)) {}
+  ~Turn() { here_ = before_; }
+  Turn(const Turn&) = delete;
+
+  /// This thread's, if it is at that context; else null.
+  static Turn* at(const Backward& backward, const LocalContext& context) {
+    return here_ && &here_->backward_ == &backward && &here_->context_ == &context ? here_ : nullptr;
+  }
+
+  const bool keeps;           ///< what is to be sent, until its end
+  base::Duration spent = {};  ///< on sending what was not kept
+
+ private:
+  static thread_local Turn* here_;
+
+  const Backward& backward_;
+  const LocalContext& context_;
+  Turn* const before_;  // A node may run another pass.
+};
+
+thread_local Backward::Turn* Backward::Turn::here_ = nullptr;
+
+/// What is to be sent meanwhile goes at its end, as one message to each worker, if that has been short so far. Should
+/// it last this time, what was kept goes within a moment all the same: see keep().
+void Backward::take_turn(const std::shared_ptr<LocalContext>& context, net::Cost& cost,
+                         const std::function<void()>& work) {
+  const auto& runtime = services_.fabric.runtime();
+  const auto start = runtime.now();
+  bool kept = false;
+  {
+    const Turn turn(*this, *context, cost.is_short());
+    work();
+    kept = turn.keeps;
+    cost.note(runtime.now() - start - turn.spent);
+  }
+  if (kept) post(outbox_.take(*context));
+}
+
 // --- The thread that calls backward ---
 
 std::vector<at::Tensor> Backward::run(const std::shared_ptr<LocalContext>& context, Call call) {
@@ -40,8 +82,7 @@ std::vector<at::Tensor> Backward::run(const std::shared_ptr<LocalContext>& conte
   if (!context->begin(call.fast, encode(call.options), part, work)) {
     throw Error("[autograd] backward: context " + std::to_string(context->id().value) + " has ended");
   }
-  perform_here(context, std::move(work));
-  complete(context, *part, call.timeout);
+  complete(context, *part, std::move(work), call.timeout);
   return part->evaluator ? part->evaluator->take_captured() : std::vector<at::Tensor>();
 }
 
@@ -72,23 +113,29 @@ void Backward::run_within(const RunningPass& outer, const std::vector<at::Tensor
   }
   Work work;
   if (!context->begin_within(outer.part.id, part, work)) throw Aborted("[autograd] the pass around it has ended");
-  perform_here(context, std::move(work));
-  complete(context, *part, std::chrono::milliseconds(0));
+  complete(context, *part, std::move(work), std::chrono::milliseconds(0));
   auto captured = part->evaluator->take_captured();
   for (size_t i = 0; i < captured.size(); i++) outer.part.evaluator->add_captured(i, std::move(captured[i]));
 }
 
-/// Runs what it can of a part that begins here, and waits in between, until there is nothing more to be done.
-void Backward::complete(const std::shared_ptr<LocalContext>& context, Part& part, std::chrono::milliseconds timeout) {
+/// Runs what it can of a part that begins here with `work`, and waits in between, until there is nothing more to be
+/// done.
+void Backward::complete(const std::shared_ptr<LocalContext>& context, Part& part, Work work,
+                        std::chrono::milliseconds timeout) {
   auto& driver = services_.fabric.driver();
   const auto deadline = base::deadline_after(services_.fabric.runtime().now(), timeout);
-  do {
+  take_turn(context, cost_of_beginning_, [&] {
+    perform_here(context, std::move(work));
     run_part(context, part);
+  });
+  while (true) {
     const auto waiter = driver.make_waiter();
     if (!context->has_news(part, waiter) && !driver.wait(*waiter, deadline)) {
       fail(context, part.id, {base::Code::Timeout, "not done in " + std::to_string(timeout.count()) + " ms"});
     }
-  } while (!context->is_over(part));
+    if (context->is_over(part)) break;
+    take_turn(context, cost_of_going_on_, [&] { run_part(context, part); });
+  }
   if (!part.held && !part.committed) throw Aborted(message_of(*context, part));
 }
 
@@ -193,8 +240,8 @@ void Backward::perform(const std::shared_ptr<LocalContext>& context, Work work) 
   if (!services_.fabric.driver().driving_here()) return perform_here(context, std::move(work));
   perform_light(context, work);
   auto& cost = work.begun.empty() ? cost_of_going_on_ : cost_of_beginning_;
-  services_.run(cost, [this, context, work = std::make_shared<Work>(std::move(work))] {
-    perform_here(context, std::move(*work));
+  services_.run(cost, [this, context, &cost, work = std::make_shared<Work>(std::move(work))] {
+    take_turn(context, cost, [&] { perform_here(context, std::move(*work)); });
   });
 }
 
@@ -206,56 +253,100 @@ void Backward::perform_here(const std::shared_ptr<LocalContext>& context, Work w
 
 void Backward::perform_light(const std::shared_ptr<LocalContext>& context, Work& work) {
   auto messages = std::exchange(work.effects.messages, {});
-  for (size_t i = 0; i < messages.size(); i++) {
-    send(context, messages[i].to, std::move(messages[i].message), std::move(work.tensors[i]));
-  }
+  for (size_t i = 0; i < messages.size(); i++) send(context, messages[i], std::move(work.tensors[i]));
   for (const auto& waiter : std::exchange(work.waiters, {})) waiter->complete();
 }
 
 // --- Messages ---
 
-void Backward::send(const std::shared_ptr<LocalContext>& context, base::Rank to, PassMessage message,
+void Backward::send(const std::shared_ptr<LocalContext>& context, Effects::Outgoing& outgoing,
                     std::vector<at::Tensor> tensors) {
-  PassMail mail{std::move(message), context->begin_message(to, LocalContext::Kind::Pass), {}, 0};
-  compat::Ptr<SendNode> recorded;
-  if (mail.living && !tensors.empty()) recorded = recorder_.record_send(*context, to, "a gradient", tensors);
-  if (recorded) {
-    mail.pair = recorded->passage().pair;
-    mail.recorded = recorded->num_inputs();
+  Outbox::Letter letter{context, std::move(outgoing.message), std::move(tensors)};
+  Turn* const turn = Turn::at(*this, *context);
+  if (letter.message.kind == PassKind::Commit || (turn && turn->keeps)) return keep(outgoing.to, std::move(letter));
+  const auto start = services_.fabric.runtime().now();
+  Outbox::Parcel parcel{outgoing.to, {}};
+  parcel.letters.push_back(std::move(letter));
+  post(parcel);
+  if (turn) turn->spent += services_.fabric.runtime().now() - start;
+}
+
+/// Whoever keeps something sends it soon. But he may be held up in a node whose hook waits for what it would bring
+/// about; and nobody has to send commits.
+void Backward::keep(base::Rank to, Outbox::Letter letter) {
+  if (outbox_.keep(to, std::move(letter))) services_.later([this] { send_all(); });
+}
+
+void Backward::post(std::vector<Outbox::Parcel> parcels) {
+  for (auto& parcel : parcels) post(parcel);
+}
+
+/// One message. If a tensor in it is changed while it is written then it does not go, and its context hears of it; so
+/// there must be no other.
+void Backward::post(Outbox::Parcel& parcel) {
+  const auto to = parcel.to;
+  std::vector<PassMail> mails;
+  std::vector<at::Tensor> all;
+  for (auto& [context, message, tensors] : parcel.letters) {
+    auto& mail = mails.emplace_back();
+    mail.message = std::move(message);
+    mail.living = context->begin_message(to, LocalContext::Kind::Pass);
+    if (tensors.empty()) continue;
+    if (const auto send = mail.living ? recorder_.record_send(*context, to, "a gradient", tensors) : nullptr) {
+      mail.pair = send->passage().pair;
+      mail.recorded = send->num_inputs();
+    }
+    if (all.empty()) {
+      all = std::move(tensors);
+    } else {
+      std::move(tensors.begin(), tensors.end(), std::back_inserter(all));
+    }
   }
-  const auto pass = mail.message.pass;
-  const auto sent = services_.fabric.post(to, encode(mail, std::move(tensors)));
-  if (sent.status.ok()) {
-    sent_.fetch_add(1, std::memory_order_relaxed);
-    if (recorded) contexts_.went(context, mail.pair, {to, sent.incarnation});
-    return;
-  }
-  if (recorded) contexts_.drop(context, mail.pair);
-  if (sent.status.code() == base::Code::PeerLost) {
-    perform(context, context->step([&](Passes& passes, Effects& effects) { passes.on_lost(to, effects); }));
-  } else if (sent.status.code() != base::Code::Closed) {
-    fail(context, pass, sent.status);
+  const auto sent = services_.fabric.post(to, encode(mails, std::move(all)));
+  if (sent.status.ok()) sent_.fetch_add(1, std::memory_order_relaxed);
+  for (size_t i = 0; i < mails.size(); i++) {
+    const auto& context = parcel.letters[i].context;
+    const auto& mail = mails[i];
+    if (sent.status.ok()) {
+      if (mail.recorded > 0) contexts_.went(context, mail.pair, {to, sent.incarnation});
+      continue;
+    }
+    if (mail.recorded > 0) contexts_.drop(context, mail.pair);
+    if (sent.status.code() == base::Code::PeerLost) {
+      perform(context, context->step([&](Passes& passes, Effects& effects) { passes.on_lost(to, effects); }));
+    } else if (sent.status.code() != base::Code::Closed) {
+      fail(context, mail.message.pass, sent.status);
+    }
   }
 }
 
 void Backward::on_message(net::Peer from, wire::Message&& message) {
-  PassMail mail;
-  if (auto status = decode(message, mail); !status.ok()) return services_.warn(status);
+  std::vector<PassMail> mails;
+  if (auto status = decode(message, mails); !status.ok()) return services_.warn(status);
+  auto next = message.tensors.begin();
+  for (auto& mail : mails) {
+    const auto first = next;
+    next += static_cast<ptrdiff_t>(mail.tensors());
+    on_mail(from, mail, {std::make_move_iterator(first), std::make_move_iterator(next)});
+  }
+}
+
+void Backward::on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> tensors) {
   const auto id = mail.message.context;
   const auto context = mail.living ? contexts_.take_message(id, from, LocalContext::Kind::Pass) : contexts_.find(id);
   if (!context) {
-    PassMessage answer;
-    if (Passes::answer_released(services_.fabric.self().rank, mail.message, answer)) {
-      (void)services_.fabric.post(from.rank, encode(PassMail{std::move(answer), false, {}, 0}, {})).status;
+    std::vector<PassMail> answer(1);
+    if (Passes::answer_released(services_.fabric.self().rank, mail.message, answer.front().message)) {
+      (void)services_.fabric.post(from.rank, encode(answer, {})).status;
     }
     return;
   }
   if (mail.recorded > 0) {
-    const auto status = recorder_.record_recv(context, from, mail.pair, "a gradient", mail.recorded, message.tensors,
-                                              {}, mail.message.pass);
+    const auto status =
+        recorder_.record_recv(context, from, mail.pair, "a gradient", mail.recorded, tensors, {}, mail.message.pass);
     if (!status.ok()) return fail(context, mail.message.pass, status);
   }
-  mail.message.cargo = std::make_shared<std::vector<at::Tensor>>(std::move(message.tensors));
+  if (!tensors.empty()) mail.message.cargo = std::make_shared<const Cargo>(Cargo{std::move(tensors)});
   perform(context, context->step([&](Passes& passes, Effects& effects) {
     passes.on_message(from.rank, std::move(mail.message), effects);
   }));

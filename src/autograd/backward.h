@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "autograd/contexts.h"
+#include "autograd/outbox.h"
+#include "autograd/pass_mail.h"
 #include "autograd/recorder.h"
 #include "autograd/running_pass.h"
 #include "net/fabric.h"
@@ -29,7 +31,8 @@ class Backward {
     net::Fabric& fabric;
     /// On another thread, after a moment in which more of the kind may come together.
     std::function<void(std::function<void()> task)> later;
-    std::function<void(net::Cost& cost, std::function<void()> task)> run;  ///< where remote functions run
+    /// Where remote functions run. The task notes what it cost.
+    std::function<void(const net::Cost& cost, std::function<void()> task)> run;
     std::function<void(const std::function<void()>& task)> run_as_worker;  ///< here, with a current worker
     std::function<void(const base::Status& why)> warn;
   };
@@ -55,6 +58,11 @@ class Backward {
   /// On the driving thread.
   void on_message(net::Peer from, wire::Message&& message);
 
+  /// Before a call in that context goes to that worker, which may look at gradients there. Any thread.
+  void send_commits(const LocalContext& context, base::Rank to) { post(outbox_.take_commits(context, to)); }
+  /// What waits for others to go with it goes. Any thread.
+  void send_all() { post(outbox_.take_all()); }
+
   /// How many messages of passes this worker has sent. Any thread.
   uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
 
@@ -63,16 +71,22 @@ class Backward {
 
  private:
   using Work = LocalContext::Work;
+  class Turn;
 
-  void complete(const std::shared_ptr<LocalContext>& context, Part& part, std::chrono::milliseconds timeout);
+  void complete(const std::shared_ptr<LocalContext>& context, Part& part, Work work, std::chrono::milliseconds timeout);
   void begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun);
   base::Status make_evaluator(Part& part, const Entries& entries);
+  /// A thread's turn at a part, from when it has something to do until it has to wait.
+  void take_turn(const std::shared_ptr<LocalContext>& context, net::Cost& cost, const std::function<void()>& work);
   void run_part(const std::shared_ptr<LocalContext>& context, Part& part);
   base::Status run_next(Part& part, LocalContext::Next& next, RunningPass& running);
   void perform_here(const std::shared_ptr<LocalContext>& context, Work work);
   void perform_light(const std::shared_ptr<LocalContext>& context, Work& work);
-  void send(const std::shared_ptr<LocalContext>& context, base::Rank to, PassMessage message,
-            std::vector<at::Tensor> tensors);
+  void send(const std::shared_ptr<LocalContext>& context, Effects::Outgoing& outgoing, std::vector<at::Tensor> tensors);
+  void keep(base::Rank to, Outbox::Letter letter);
+  void post(std::vector<Outbox::Parcel> parcels);
+  void post(Outbox::Parcel& parcel);
+  void on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> tensors);
   void fail(const std::shared_ptr<LocalContext>& context, PassId pass, const base::Status& why);
 
   const Services services_;
@@ -80,6 +94,7 @@ class Backward {
   Recorder& recorder_;
   std::atomic<uint64_t> sent_{0};
   std::atomic<uint64_t> reruns_{0};
+  Outbox outbox_;
   // What begins a part and what goes on with it, of all passes: those of one worker are mostly of one model.
   net::Cost cost_of_beginning_, cost_of_going_on_;
 };

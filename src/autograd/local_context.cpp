@@ -209,10 +209,10 @@ void LocalContext::gather(Work& work) {
   }
   for (const auto& delivery : effects.deliveries) {
     Part::Arrival arrival{delivery.send, {}};
-    const auto* tensors = static_cast<const std::vector<at::Tensor>*>(delivery.cargo.get());
+    const auto* cargo = static_cast<const Cargo*>(delivery.cargo.get());
     size_t next = delivery.first_tensor;
     for (const auto state : effects.states_of(delivery)) {
-      arrival.gradients.push_back(state == TensorState::Tensor ? tensors->at(next++) : at::Tensor());
+      arrival.gradients.push_back(state == TensorState::Tensor ? std::move(cargo->tensors.at(next++)) : at::Tensor());
     }
     parts_.at(delivery.pass)->arrivals.push_back(std::move(arrival));
   }

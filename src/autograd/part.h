@@ -22,6 +22,12 @@ struct Roots {
   std::vector<torch::autograd::Edge> captures;  ///< inputs of grad()
 };
 
+/// What lies beside a message of a pass. Each tensor is taken out, once, so that nobody but its new holder has it: a
+/// gradient that nobody else holds need not be copied to be kept.
+struct Cargo {
+  mutable std::vector<at::Tensor> tensors;
+};
+
 /// One worker's part in one pass: what runs, and what has come for it. See LocalContext for whose lock guards what.
 struct Part {
   /// An answer to a send, or what one of this worker's own recvs hands over to its send.

@@ -13,12 +13,14 @@ struct PassMail {
   bool living = false;    ///< its context, at the sender: otherwise it makes none where it arrives
   PairId pair;            ///< under create_graph: the pair that its tensors make, so that they can be differentiated
   uint32_t recorded = 0;  ///< how many of its tensors are in it
+
+  size_t tensors() const;  ///< how many it speaks of
 };
 
-/// Of kind rpc::Kind::Above.
-wire::Message encode(const PassMail& mail, std::vector<at::Tensor> tensors);
-/// Protocol if this is none: also if it speaks of more tensors than it has.
-base::Status decode(const wire::Message& message, PassMail& mail);
+/// Several of them in one, of kind rpc::Kind::Above: each takes the next of the tensors, as many as it speaks of.
+wire::Message encode(const std::vector<PassMail>& mails, std::vector<at::Tensor> tensors);
+/// Protocol if this is none: also if they speak of more tensors than there are, or of fewer.
+base::Status decode(const wire::Message& message, std::vector<PassMail>& mails);
 
 /// The first byte of a body tells what it is.
 enum class Mail : char { Pass = 1, News = 2 };

@@ -46,6 +46,7 @@ std::function<void()> Service::bind(std::function<void()> task) {
 
 std::shared_ptr<rpc::Interceptor::Made> Service::on_call(base::Rank to, std::string_view function,
                                                          const std::vector<at::Tensor>& arguments, wire::Bytes& note) {
+  if (const auto context = current()) backward_.send_commits(*context, to);
   return recorder_.on_call(to, function, arguments, note);
 }
 

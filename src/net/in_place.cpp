@@ -35,9 +35,9 @@ InPlace::InPlace(base::Runtime& runtime, Driver& driver, base::Executor& executo
   driver_.residents().set_overflow([&executor](Residents::Task task) { executor.post(std::move(task)); });
 }
 
-bool InPlace::run_timed(Cost& cost, std::function<void()> timed) {
-  if (cost.is_short() && driver_.residents().run_in_place(timed)) return true;
-  return executor_.post(std::move(timed));
+bool InPlace::run_noting(const Cost& cost, std::function<void()> task) {
+  if (cost.is_short() && driver_.residents().run_in_place(task)) return true;
+  return executor_.post(std::move(task));
 }
 
 }  // namespace farad::net

@@ -40,16 +40,17 @@ class InPlace {
   /// throw. False if the executor is closed; the task is dropped then.
   template <class Task>
   bool run(Cost& cost, Task task) {
-    return run_timed(cost, [this, &cost, task = std::move(task)] {
+    return run_noting(cost, [this, &cost, task = std::move(task)] {
       const auto start = runtime_.now();
       task();
       cost.note(runtime_.now() - start);
     });
   }
+  /// The same for work that notes its cost itself, because not all of its time is its own: whom it wakes may share its
+  /// core, and runs first.
+  bool run_noting(const Cost& cost, std::function<void()> task);
 
  private:
-  bool run_timed(Cost& cost, std::function<void()> timed);
-
   base::Runtime& runtime_;
   Driver& driver_;
   base::Executor& executor_;

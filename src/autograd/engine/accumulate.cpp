@@ -17,6 +17,15 @@ bool is_ours_alone(const at::Tensor& tensor) {
          tensor.storage().use_count() == 1;
 }
 
+/// Whether somebody sees the memory of `gradient` without holding that tensor itself. A view keeps alive what it is a
+/// view of, which alone is nobody.
+bool is_memory_shared(const at::Tensor& gradient) {
+  if (!gradient.has_storage() || gradient.storage().use_count() == 1) return false;
+  if (gradient.storage().use_count() != 2 || !gradient.is_view()) return true;
+  const auto& base = gradient._base();
+  return base.use_count() != 1 || !base.is_alias_of(gradient);
+}
+
 }  // namespace
 
 void accumulate(at::Tensor& sum, at::Tensor gradient) {
@@ -41,8 +50,7 @@ void accumulate(at::Tensor& sum, at::Tensor gradient) {
 at::Tensor own_gradient(const at::Tensor& variable, at::Tensor gradient, bool seen_by_hooks) {
   // Libtorch takes a gradient whose tensor nobody else holds. But its memory may be that of a root's gradient or of a
   // message, which others see: then no number of holders is small enough.
-  const bool memory_shared = gradient.has_storage() && gradient.storage().use_count() != 1;
-  const size_t holders = memory_shared ? 0 : 1 + seen_by_hooks;
+  const size_t holders = is_memory_shared(gradient) ? 0 : 1 + seen_by_hooks;
   at::Tensor none;
   at::Tensor owned;
   torch::autograd::AccumulateGrad::accumulateGrad(variable, none, gradient, holders,

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "backward/plot.h"
 #include "backward/report.h"
 #include "backward/roles.h"
 #include "common/children.h"
@@ -18,21 +19,26 @@ namespace {
 
 using nlohmann::json;
 
-const std::map<std::string, void (*)(const Words&)> roles = {
-    {"pass-client", pass_client}, {"pass-server", pass_server}, {"walk-graph", walk_graph}};
+const std::map<std::string, void (*)(const Words&)> roles = {{"pass-client", pass_client},
+                                                             {"pass-server", pass_server},
+                                                             {"simulated-pass", simulated_pass},
+                                                             {"walk-graph", walk_graph}};
 
 struct Options {
   std::string json_path = "out/bench_backward.json";
   std::string python = "/usr/bin/python3";
   bool peer = true;
   bool count = false;
+  bool time = true;
+  bool scale = true;
   std::vector<Placement> placements = {Placement::SameCore, Placement::TwoCores, Placement::Unpinned};
 };
 
 constexpr char usage[] =
-    "usage: bench_backward [--quick] [--no-peer] [--instructions] [--python PATH] [--json FILE]\n"
-    "  --quick         same core only\n"
+    "usage: bench_backward [--quick] [--no-peer] [--scaling] [--instructions] [--python PATH] [--json FILE]\n"
+    "  --quick         same core only, and nothing simulated\n"
     "  --no-peer       without PyTorch's dist_autograd\n"
+    "  --scaling       only: how passes grow with the number of workers, simulated; drawn in out/\n"
     "  --instructions  instead: how many the engine needs for a node, and libtorch's, by callgrind (a minute)\n"
     "  --python PATH   an interpreter that has torch (default /usr/bin/python3)\n"
     "  --json FILE     where the figures go (default out/bench_backward.json)\n";
@@ -75,6 +81,24 @@ json measure(const Options& options) {
     here.update(measure_peer(options, placement));
   }
   return results;
+}
+
+/// In a process each: a thousand workers are several thousand threads.
+json measure_scaling() {
+  json scaling;
+  for (const char* shape : {"chain", "tree", "star"}) {
+    for (const char* workers : {"10", "100", "1000"}) {
+      std::fprintf(stderr, "simulating a %s of %s ...\n", shape, workers);
+      scaling[shape][workers] = json::parse(run_roles({{"simulated-pass", shape, workers}}, Placement::Unpinned, 600));
+    }
+  }
+  return scaling;
+}
+
+void draw(const json& scaling) {
+  std::filesystem::create_directories("out");
+  std::ofstream("out/backward_time.svg") << plot_scaling(scaling, "ms", "Simulated time of a pass, in ms");
+  std::ofstream("out/backward_messages.svg") << plot_scaling(scaling, "messages", "Messages of a pass");
 }
 
 /// Of so many passes, with what comes before them.
@@ -121,10 +145,13 @@ Options parse(const Words& words) {
     };
     if (words[i] == "--quick") {
       options.placements = {Placement::SameCore};
+      options.scale = false;
     } else if (words[i] == "--no-peer") {
       options.peer = false;
     } else if (words[i] == "--instructions") {
       options.count = true;
+    } else if (words[i] == "--scaling") {
+      options.time = false;
     } else if (words[i] == "--python") {
       options.python = value();
     } else if (words[i] == "--json") {
@@ -140,8 +167,13 @@ int run(const Words& words) {
   if (!words.empty() && words[0] == "--help") return std::fputs(usage, stdout), 0;
   const Options options = parse(words);
   if (options.count) return count_instructions();
-  const json results = measure(options);
+  json results = options.time ? measure(options) : json::object();
   const bool reached = report(results);
+  if (options.scale) {
+    results["simulated"] = measure_scaling();
+    report_scaling(results["simulated"]);
+    draw(results["simulated"]);
+  }
   const std::filesystem::path path(options.json_path);
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   std::ofstream(path) << results.dump(2) << '\n';

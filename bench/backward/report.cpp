@@ -1,6 +1,7 @@
 #include "backward/report.h"
 
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -108,6 +109,7 @@ bool print_own(const std::string& placement, const std::string& transport, const
 }  // namespace
 
 bool report(const json& results) {
+  if (results.empty()) return true;
   for (const auto& [placement, whos] : results.items()) print_times(results, placement);
   std::printf("\nRatios to PyTorch's dist_autograd; those of the same core bind\n");
   bool reached = true;
@@ -122,6 +124,21 @@ bool report(const json& results) {
     }
   }
   return reached;
+}
+
+void report_scaling(const json& scaling) {
+  std::printf("\nSimulated: one pass, every message takes 50 us\n  %-8s %8s %12s %10s %12s\n", "shape", "workers",
+              "time", "messages", "a worker");
+  for (const auto& [shape, sizes] : scaling.items()) {
+    std::map<int, json> by_size;
+    for (const auto& [size, figures] : sizes.items()) by_size[std::stoi(size)] = figures;
+    for (const auto& [size, figures] : by_size) {
+      const auto messages = figures["messages"].get<uint64_t>();
+      std::printf("  %-8s %8d %12s %10lu %12.2f\n", shape.c_str(), size,
+                  readable_time(figures["ms"].get<double>() * 1000).c_str(), messages,
+                  static_cast<double>(messages) / size);
+    }
+  }
 }
 
 }  // namespace farad::bench

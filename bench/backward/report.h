@@ -7,4 +7,7 @@ namespace farad::bench {
 /// Prints the tables and what was to be reached; false if something was not.
 bool report(const nlohmann::json& results);
 
+/// Of simulated passes: by shape and number of workers, "ms" and "messages".
+void report_scaling(const nlohmann::json& scaling);
+
 }  // namespace farad::bench

@@ -12,6 +12,10 @@ void pass_client(const Words&);
 /// Joins and closes, as servers do: rendezvous, transport.
 void pass_server(const Words&);
 
+/// One pass over workers that are simulated, in this process; writes its time and its messages as JSON to standard
+/// output: "chain", "tree" or "star", how many workers.
+void simulated_pass(const Words&);
+
 /// A graph of one process, for callgrind: "farad" or "torch", how many passes. Writes the number of nodes of a pass.
 void walk_graph(const Words&);
 

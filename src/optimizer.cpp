@@ -75,6 +75,14 @@ AnyOptimizer::~AnyOptimizer() = default;
 void AnyOptimizer::step(Context& context) { coordinator_->step({context.id()}); }
 void AnyOptimizer::step(const std::vector<Context*>& contexts) { coordinator_->step(ids_of(contexts)); }
 
+bool AnyOptimizer::step_if_finite(const std::vector<Context*>& contexts, double scale) {
+  TORCH_CHECK(scale > 0, "[optim] step_if_finite: gradients cannot be divided by ", scale);
+  return coordinator_->step(ids_of(contexts), scale, true);
+}
+
+void AnyOptimizer::save(const std::string& directory) { coordinator_->save(directory); }
+void AnyOptimizer::load(const std::string& directory) { coordinator_->load(directory); }
+
 double AnyOptimizer::clip_grad_norm(Context& context, double max_norm) {
   return coordinator_->clip_grad_norm(context.id(), max_norm);
 }

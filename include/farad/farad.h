@@ -7,9 +7,11 @@
 #include <farad/error.h>
 #include <farad/fields.h>
 #include <farad/future.h>
+#include <farad/loss_scale.h>
 #include <farad/optim.h>
 #include <farad/options.h>
 #include <farad/rref.h>
+#include <farad/schedule.h>
 #include <farad/spawn.h>
 #include <farad/version.h>
 #include <farad/worker.h>

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -34,11 +35,24 @@ class AnyOptimizer {
   /// Of the gradients of several contexts, summed up.
   void step(const std::vector<Context*>& contexts);
 
+  /// The same of these sums divided by `scale`; if one of them, on any worker, is not finite, then nothing changes
+  /// anywhere, and it gives false. See LossScale.
+  bool step_if_finite(const std::vector<Context*>& contexts, double scale = 1);
+
   /// Scales the gradients that `context` has of the parameters so that their common norm, over all workers, is at most
   /// `max_norm`. Gives the norm before; if that is not finite, nothing is scaled.
   double clip_grad_norm(Context& context, double max_norm);
   /// Cuts each element of these gradients to [-max_value, max_value].
   void clip_grad_value(Context& context, double max_value);
+
+  /// Writes the parameters and what the optimizer remembers of them into a directory of this worker: safetensors files,
+  /// and a manifest with their sizes and checksums. If it fails or the process ends meanwhile, the checkpoint that was
+  /// there before is still there.
+  void save(const std::string& directory);
+  /// Makes parameters, what is remembered and learning rates what they were: at all owners or at none. The optimizer
+  /// has to have been made with as many parameters, in the same order and with the same options; where they live does
+  /// not matter. Throws Error, naming the file, if one is missing, torn, changed or none of ours.
+  void load(const std::string& directory);
 
   /// Of every parameter group, from the next step on.
   void set_lr(double lr);

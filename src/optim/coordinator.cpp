@@ -5,8 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "autograd/current.h"
-
 namespace farad::optim {
 namespace {
 
@@ -34,21 +32,6 @@ std::map<int, ShardPlan> plans_of(const std::vector<Coordinator::Group>& groups,
 
 }  // namespace
 
-/// One step, or whatever else takes a while, at a time; its calls belong to no context.
-class Coordinator::Turn {
- public:
-  explicit Turn(Coordinator& coordinator)
-      : busy_(coordinator.busy_), outside_(&coordinator.services_.own.gradients().contexts(), nullptr) {
-    TORCH_CHECK(!busy_.exchange(true), "[optim] an optimizer is used by one thread at a time");
-  }
-  ~Turn() { busy_ = false; }
-  Turn(const Turn&) = delete;
-
- private:
-  std::atomic<bool>& busy_;
-  const autograd::CurrentScope outside_;
-};
-
 template <auto Fn, class... A>
 auto Coordinator::all(const A&... args) const {
   using Reply = decltype(parts_.front().template rpc_async<Fn>(args...));
@@ -61,11 +44,16 @@ auto Coordinator::all(const A&... args) const {
 
 Coordinator::Coordinator(Services services, const std::vector<Group>& groups) : services_(std::move(services)) {
   const Turn turn(*this);
-  for (const auto& group : groups) rates_.push_back(group.settings.options.at("lr"));
+  for (const auto& group : groups) {
+    rates_.push_back(group.settings.options.at("lr"));
+    facts_.groups.push_back({group.settings, static_cast<int64_t>(group.parameters.size())});
+  }
   auto plans = plans_of(groups, services_.own.new_optimizer());
   TORCH_CHECK(!plans.empty(), "[optim] there is nothing to optimize: no parameters were given");
   for (auto& [owner, plan] : plans) {
     owners_.push_back(owner);
+    auto& numbers = numbers_.emplace_back();
+    for (const auto& group : plan.groups) numbers.insert(numbers.end(), group.numbers.begin(), group.numbers.end());
     parts_.push_back(services_.make(owner, std::move(plan)));
   }
   // What goes wrong in the making is thrown at the first use, which is here.
@@ -82,6 +70,12 @@ bool Coordinator::step(std::vector<int64_t> contexts, double scale, bool finite)
   const Turn turn(*this);
   Recipe recipe{++step_, std::move(contexts), rates_, scale, finite, false};
   if (parts_.size() == 1) return step_alone(recipe);
+  if (!prepare(recipe)) return false;
+  commit(recipe.step);
+  return true;
+}
+
+bool Coordinator::prepare(Recipe& recipe) {
   auto answers = prepare_together(recipe);
   const auto is_busy = [](const Answer& answer) { return !answer.error && answer.vote == Vote::Busy; };
   const auto has_failed = [](const Answer& answer) { return answer.error || answer.vote == Vote::Over; };
@@ -95,10 +89,7 @@ bool Coordinator::step(std::vector<int64_t> contexts, double scale, bool finite)
   }
   const auto bad = std::find_if(answers.begin(), answers.end(),
                                 [](const Answer& answer) { return answer.error || answer.vote != Vote::Ready; });
-  if (bad == answers.end()) {
-    commit(recipe.step);
-    return true;
-  }
+  if (bad == answers.end()) return true;
   const auto failed = std::find_if(answers.begin(), answers.end(), has_failed);
   abort(recipe.step);
   if (failed == answers.end()) return false;

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "autograd/current.h"
 #include "base/status.h"
+#include "optim/checkpoint.h"
 #include "optim/or_error.h"
 #include "optim/participant.h"
 
@@ -37,6 +39,9 @@ class Coordinator {
   /// False if `finite` was asked for and a gradient somewhere is not; then nothing has changed anywhere.
   bool step(std::vector<int64_t> contexts, double scale = 1, bool finite = false);
 
+  void save(const std::string& directory);
+  void load(const std::string& directory);
+
   double clip_grad_norm(int64_t context, double max_norm);
   void clip_grad_value(int64_t context, double max_value);
 
@@ -51,6 +56,8 @@ class Coordinator {
   class Turn;
 
   bool step_alone(const Recipe& recipe);
+  /// The first half, everywhere. False if a gradient is not finite; throws what went wrong. Then it is aborted.
+  bool prepare(Recipe& recipe);
   std::vector<Answer> prepare_together(const Recipe& recipe);
   std::vector<Answer> prepare_in_order(const Recipe& recipe);
   void abort(uint64_t step);
@@ -63,11 +70,28 @@ class Coordinator {
   auto all(const A&... args) const;
 
   const Services services_;
-  std::vector<int> owners_;  // in the order of their ranks
-  std::vector<Part> parts_;  // theirs
+  std::vector<int> owners_;                    // in the order of their ranks
+  std::vector<Part> parts_;                    // theirs
+  std::vector<std::vector<int64_t>> numbers_;  // of their parameters
+  CheckpointFacts facts_;
   std::vector<double> rates_;
   uint64_t step_ = 0;
   std::atomic<bool> busy_{false};
+};
+
+/// One step, or whatever else takes a while, at a time; its calls belong to no context.
+class Coordinator::Turn {
+ public:
+  explicit Turn(Coordinator& coordinator)
+      : busy_(coordinator.busy_), outside_(&coordinator.services_.own.gradients().contexts(), nullptr) {
+    TORCH_CHECK(!busy_.exchange(true), "[optim] an optimizer is used by one thread at a time");
+  }
+  ~Turn() { busy_ = false; }
+  Turn(const Turn&) = delete;
+
+ private:
+  std::atomic<bool>& busy_;
+  const autograd::CurrentScope outside_;
 };
 
 }  // namespace farad::optim

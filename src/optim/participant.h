@@ -30,7 +30,7 @@ class Participant : public std::enable_shared_from_this<Participant> {
   /// Both halves, where this is the only owner.
   Future<Vote> step(const Recipe& recipe);
 
-  /// The parameters and what is remembered of them; not while a step is prepared.
+  /// The parameters and what is remembered of them; not while a step has new values for them.
   std::vector<ParameterImage> images() const;
   /// First half of what makes them what they were.
   Future<Vote> prepare_images(uint64_t step, const std::vector<ParameterImage>& images);

@@ -1,0 +1,169 @@
+#include "optim/checkpoint.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/fd.h"
+
+namespace farad::optim {
+namespace {
+
+using base::Code;
+using base::Status;
+using Json = nlohmann::json;
+
+constexpr const char* manifest_name = "manifest.json";
+constexpr const char* aside_name = "manifest.json.new";
+constexpr const char* format_name = "farad checkpoint";
+constexpr uint64_t format_version = 1;
+constexpr size_t most_manifest = 64 << 20;
+constexpr const char* suffix = ".safetensors";
+
+Status failed(const std::string& path, const std::string& what) {
+  return {Code::Invalid, "[optim] checkpoint " + path + ": " + what};
+}
+
+/// "00000012-3.safetensors": of which checkpoint, and which of its files. Nothing else is ever opened or removed.
+std::string file_name(uint64_t generation, size_t number) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%08llu-%zu%s", static_cast<unsigned long long>(generation), number, suffix);
+  return text;
+}
+bool is_file_name(const std::string& name) {
+  const auto dash = name.find('-');
+  const auto end = name.size() - std::min(name.size(), std::strlen(suffix));
+  const auto digits = [&](size_t first, size_t last) {
+    return first < last && last - first <= 20 &&
+           std::all_of(
+               name.begin() + static_cast<long>(first), name.begin() + static_cast<long>(last),
+               [](char c) { return c >= '0' && c <= '9'; });
+  };
+  return dash != name.npos && dash < end && name.ends_with(suffix) && digits(0, dash) && digits(dash + 1, end);
+}
+
+/// The last word of a manifest is a checksum of all others, so that a changed one is not taken.
+std::string seal(const Json& manifest) { return sha256_of(manifest.dump()); }
+
+Status read_manifest(const std::string& directory, Json& manifest) {
+  const auto path = directory + "/" + manifest_name;
+  std::string text;
+  if (auto status = read_text(path, most_manifest, text); !status.ok()) return status;
+  manifest = Json::parse(text, nullptr, false);
+  if (!manifest.is_object() || manifest.value("format", Json()) != format_name) {
+    return failed(path, "is not the manifest of a checkpoint");
+  }
+  if (manifest.value("version", Json()) != format_version) {
+    return failed(path, "is of version " + manifest.value("version", Json()).dump() + "; this program reads version " +
+                            std::to_string(format_version));
+  }
+  const Json checksum = manifest.value("checksum", Json());
+  manifest.erase("checksum");
+  if (checksum != seal(manifest)) return failed(path, "was changed after it was written: its checksum is another one");
+  return {};
+}
+
+Status sync_directory(const std::string& directory) {
+  const base::Fd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || fsync(fd.get()) != 0) return failed(directory, std::string("fsync: ") + std::strerror(errno));
+  return {};
+}
+
+}  // namespace
+
+Status CheckpointWriter::begin() {
+  std::error_code error;
+  std::filesystem::create_directories(directory_, error);
+  if (error) return failed(directory_, "cannot be made: " + error.message());
+  Json last;
+  generation_ = 1;
+  if (read_manifest(directory_, last).ok()) generation_ = last.value("generation", uint64_t{0}) + 1;
+  return {};
+}
+
+Status CheckpointWriter::add(const NamedTensors& tensors) {
+  files_.emplace_back(file_name(generation_, files_.size()), FileMark());
+  return write_tensors(path(files_.back().first), tensors, files_.back().second);
+}
+
+Status CheckpointWriter::finish(const CheckpointFacts& facts) {
+  Json manifest{{"format", format_name},
+                {"version", format_version},
+                {"generation", generation_},
+                {"groups", Json::array()},
+                {"files", Json::array()}};
+  for (const auto& group : facts.groups) {
+    manifest["groups"].push_back(
+        {{"optimizer", group.settings.kind}, {"options", group.settings.options}, {"parameters", group.parameters}});
+  }
+  for (const auto& [name, mark] : files_) {
+    manifest["files"].push_back({{"name", name}, {"size", mark.size}, {"sha256", mark.sha256}});
+  }
+  manifest["checksum"] = seal(manifest);
+  if (auto status = write_text(path(aside_name), manifest.dump(1) + "\n"); !status.ok()) return status;
+  if (auto status = sync_directory(directory_); !status.ok()) return status;  // The files come before their manifest.
+  if (std::rename(path(aside_name).c_str(), path(manifest_name).c_str()) != 0) {
+    return failed(directory_, std::string("rename: ") + std::strerror(errno));
+  }
+  finished_ = true;
+  if (auto status = sync_directory(directory_); !status.ok()) return status;
+  remove_others();
+  return {};
+}
+
+void CheckpointWriter::remove_others() const {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_, error)) {
+    const auto name = entry.path().filename().string();
+    const bool ours = std::any_of(files_.begin(), files_.end(), [&](const auto& file) { return file.first == name; });
+    if (!ours && is_file_name(name)) std::filesystem::remove(entry.path(), error);
+  }
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  std::error_code error;
+  for (const auto& [name, mark] : files_) {
+    if (!finished_) std::filesystem::remove(path(name), error);
+  }
+}
+
+Status read_checkpoint(const std::string& directory, CheckpointFacts& facts, NamedTensors& tensors) {
+  Json manifest;
+  if (auto status = read_manifest(directory, manifest); !status.ok()) return status;
+  CheckpointFacts found;
+  NamedTensors all;
+  try {  // A sealed manifest may still be of another program that seals like us.
+    for (const auto& group : manifest.at("groups")) {
+      auto& known = found.groups.emplace_back();
+      known.settings.kind = group.at("optimizer").get<std::string>();
+      known.settings.options = group.at("options").get<std::map<std::string, double>>();
+      known.parameters = group.at("parameters").get<int64_t>();
+    }
+    for (const auto& file : manifest.at("files")) {
+      const auto name = file.at("name").get<std::string>();
+      if (!is_file_name(name))
+        return failed(directory, "its manifest names a file \"" + name + "\", which is none of ours");
+      NamedTensors some;
+      const FileMark mark{file.at("size").get<uint64_t>(), file.at("sha256").get<std::string>()};
+      if (auto status = read_tensors(directory + "/" + name, mark, some); !status.ok()) return status;
+      const auto count = all.size() + some.size();
+      all.merge(some);
+      if (all.size() != count) return failed(directory, "two of its files have a tensor of the same name");
+    }
+  } catch (const Json::exception& error) {
+    return failed(directory + "/" + manifest_name, std::string("is not as it should be: ") + error.what());
+  }
+  facts = std::move(found);
+  tensors = std::move(all);
+  return {};
+}
+
+}  // namespace farad::optim

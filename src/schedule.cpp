@@ -1,0 +1,44 @@
+#include <farad/schedule.h>
+
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+namespace farad {
+
+RateFactor step_decay(int64_t every, double factor) {
+  TORCH_CHECK(every > 0, "[optim] step_decay: every ", every, " steps?");
+  return [=](int64_t steps) { return std::pow(factor, static_cast<double>(steps / every)); };
+}
+
+RateFactor cosine_decay(int64_t length, double least) {
+  TORCH_CHECK(length > 0, "[optim] cosine_decay: over ", length, " steps?");
+  return [=](int64_t steps) {
+    if (steps >= length) return least;
+    const double done = static_cast<double>(steps) / static_cast<double>(length);
+    return least + (1 - least) * (1 + std::cos(std::numbers::pi * done)) / 2;
+  };
+}
+
+RateFactor linear_warm_up(int64_t length, double first, RateFactor next) {
+  TORCH_CHECK(length > 0, "[optim] linear_warm_up: over ", length, " steps?");
+  return [=, next = std::move(next)](int64_t steps) {
+    if (steps >= length) return next ? next(steps - length) : 1.0;
+    return first + (1 - first) * static_cast<double>(steps) / static_cast<double>(length);
+  };
+}
+
+Schedule::Schedule(AnyOptimizer& optimizer, RateFactor factor) : optimizer_(optimizer), factor_(std::move(factor)) {
+  TORCH_CHECK(factor_, "[optim] a Schedule needs a function");
+  for (size_t i = 0; i < optimizer.group_count(); i++) rates_.push_back(optimizer.lr(i));
+  resume(0);
+}
+
+void Schedule::resume(int64_t steps) {
+  TORCH_CHECK(steps >= 0, "[optim] a Schedule after ", steps, " steps?");
+  steps_ = steps;
+  const double factor = factor_(steps);
+  for (size_t i = 0; i < rates_.size(); i++) optimizer_.set_lr(i, rates_[i] * factor);
+}
+
+}  // namespace farad

@@ -1,0 +1,201 @@
+// Checkpoints, schedules and loss scales: training that stops and goes on as if it had not.
+
+#include <farad/loss_scale.h>
+#include <farad/schedule.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "suites/optimizer_twins.h"
+
+namespace farad::test {
+namespace {
+
+using at::Tensor;
+using testing::AllOf;
+using testing::HasSubstr;
+using torch::optim::Adam;
+using torch::optim::AdamOptions;
+using torch::optim::SGD;
+using torch::optim::SGDOptions;
+namespace fs = std::filesystem;
+
+Tensor make_leaf(double value) { return at::full({3, 2}, value, at::kDouble).requires_grad_(); }
+Tensor value_of(Tensor& parameter) { return parameter.detach(); }
+
+class OptimizerCheckpoints : public RpcSuite {
+ protected:
+  OptimizerCheckpoints() {
+    std::string pattern = (fs::temp_directory_path() / "farad-checkpoint-XXXXXX").string();
+    directory_ = mkdtemp(pattern.data());
+  }
+  ~OptimizerCheckpoints() override { fs::remove_all(directory_); }
+
+  static void step(Group& group, const Twins& twins, AnyOptimizer& far, int number) {
+    Context context(group[0]);
+    context.backward({twins.far_loss(Twins::input(number))});
+    far.step(context);
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(directory_)) {
+      if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+    }
+    return files;
+  }
+
+  std::string directory_;
+};
+
+TEST_P(OptimizerCheckpoints, TrainingGoesOnElsewhereAsIfItHadNotStopped) {
+  {
+    Group group = start(3);
+    const Twins twins(group, {1, 2});
+    DistributedOptimizer<Adam> far(group[0], twins.far(), AdamOptions(0.02));
+    for (int i = 0; i < 3; i++) step(group, twins, far, i);
+    far.set_lr(0.01);
+    far.save(directory_);
+  }
+  Group group = start(4);
+  const Twins twins(group, {3, 0});  // other owners, another number of workers
+  DistributedOptimizer<Adam> far(group[0], twins.far(), AdamOptions(0.02));
+  far.load(directory_);
+  EXPECT_EQ(far.lr(), 0.01);
+  for (int i = 3; i < 5; i++) step(group, twins, far, i);
+
+  Adam near(twins.near(), AdamOptions(0.02));
+  for (int i = 0; i < 5; i++) {
+    if (i == 3) near.param_groups()[0].options().set_lr(0.01);
+    near.zero_grad();
+    twins.near_loss(Twins::input(i)).backward();
+    near.step();
+  }
+  twins.expect_equal();
+}
+
+TEST_P(OptimizerCheckpoints, NewOneReplacesTheOldAndLeavesNothingOfIt) {
+  Group group = start(3);
+  const Twins twins(group, {1, 2});
+  DistributedOptimizer<SGD> far(group[0], twins.far(), SGDOptions(0.05).momentum(0.9));
+  far.save(directory_);
+  const auto first = files();
+  step(group, twins, far, 0);
+  far.save(directory_);
+  const auto second = files();
+  EXPECT_EQ(second.size(), first.size());
+  for (const auto& file : first) EXPECT_FALSE(fs::exists(file));
+  const auto values = twins.far_values();
+  step(group, twins, far, 1);
+  far.load(directory_);
+  const auto loaded = twins.far_values();
+  for (size_t i = 0; i < values.size(); i++) EXPECT_TRUE(at::equal(loaded[i], values[i]));
+}
+
+TEST_P(OptimizerCheckpoints, DamagedOnesAreRefusedByNameAndChangeNothing) {
+  Group group = start(3);
+  const Twins twins(group, {1, 2});
+  DistributedOptimizer<SGD> far(group[0], twins.far(), SGDOptions(0.05));
+  EXPECT_THAT(message_of<Error>([&] { far.load(directory_); }), HasSubstr("manifest.json"));
+  far.save(directory_);
+  step(group, twins, far, 0);
+  const auto values = twins.far_values();
+  const auto expect_refusal = [&](const std::string& name, const std::string& why) {
+    EXPECT_THAT(message_of<Error>([&] { far.load(directory_); }), AllOf(HasSubstr(name), HasSubstr(why)));
+    const auto now = twins.far_values();
+    for (size_t i = 0; i < values.size(); i++) EXPECT_TRUE(at::equal(now[i], values[i]));
+  };
+  const auto victim = files().front();
+  const auto aside = fs::path(directory_) / "aside";
+  fs::copy_file(victim, aside);
+
+  fs::resize_file(victim, fs::file_size(victim) - 1);
+  expect_refusal(victim.filename(), "torn");
+  fs::remove(victim);
+  expect_refusal(victim.filename(), "No such file");
+  fs::copy_file(aside, victim);
+  {
+    std::fstream file(victim, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-3, std::ios::end);
+    file.put('x');
+  }
+  expect_refusal(victim.filename(), "changed");
+  fs::copy_file(aside, victim, fs::copy_options::overwrite_existing);
+
+  const auto manifest = fs::path(directory_) / "manifest.json";
+  std::stringstream text;
+  text << std::ifstream(manifest).rdbuf();
+  auto edited = text.str();
+  edited.replace(edited.find("0.05"), 4, "0.07");
+  std::ofstream(manifest) << edited;
+  expect_refusal("manifest.json", "changed");
+  std::ofstream(manifest) << "{\"name\": \"another program's\"}";
+  expect_refusal("manifest.json", "not the manifest");
+  std::ofstream(manifest) << text.str();
+  EXPECT_NO_THROW(far.load(directory_));
+}
+
+TEST_P(OptimizerCheckpoints, OnesOfAnotherOptimizerAreRefusedByWhatDiffers) {
+  Group group = start(2);
+  auto& worker = group[0];
+  const auto one = worker.remote<make_leaf>("worker1", 1.0), other = worker.remote<make_leaf>("worker1", 2.0);
+  DistributedOptimizer<SGD>(worker, {one}, SGDOptions(0.1)).save(directory_);
+  const auto refusal = [&](AnyOptimizer&& optimizer) { return message_of<Error>([&] { optimizer.load(directory_); }); };
+  EXPECT_THAT(refusal(DistributedOptimizer<Adam>(worker, {one}, AdamOptions(0.1))), HasSubstr("SGD"));
+  EXPECT_THAT(refusal(DistributedOptimizer<SGD>(worker, {one, other}, SGDOptions(0.1))), HasSubstr("1 parameters"));
+  EXPECT_THAT(refusal(DistributedOptimizer<SGD>(worker, {one}, SGDOptions(0.1).momentum(0.5))), HasSubstr("momentum"));
+}
+
+TEST_P(OptimizerCheckpoints, ScheduleSetsTheRateOfEveryGroup) {
+  Group group = start(2);
+  auto& worker = group[0];
+  const auto one = worker.remote<make_leaf>("worker1", 1.0), other = worker.remote<make_leaf>("worker1", 2.0);
+  using Far = DistributedOptimizer<SGD>;
+  Far far(worker, std::vector<Far::Group>{{{one}, SGDOptions(1)}, {{other}, SGDOptions(0.1)}});
+  Schedule schedule(far, linear_warm_up(2, 0.5, step_decay(1, 0.1)));
+  std::vector<double> rates;
+  for (int i = 0; i < 5; i++, schedule.step()) {
+    EXPECT_DOUBLE_EQ(far.lr(1), 0.1 * far.lr(0));
+    rates.push_back(far.lr());
+  }
+  EXPECT_THAT(rates, testing::ElementsAre(0.5, 0.75, 1, testing::DoubleEq(0.1), testing::DoubleNear(0.01, 1e-15)));
+  schedule.resume(1);
+  EXPECT_EQ(far.lr(), 0.75);
+
+  const auto cosine = cosine_decay(4, 0.2);
+  EXPECT_DOUBLE_EQ(cosine(0), 1);
+  EXPECT_DOUBLE_EQ(cosine(2), 0.6);
+  EXPECT_DOUBLE_EQ(cosine(9), 0.2);
+}
+
+TEST_P(OptimizerCheckpoints, StepWithAnInfiniteGradientIsSkippedEverywhere) {
+  Group group = start(3);
+  auto& worker = group[0];
+  const auto one = worker.remote<make_leaf>("worker1", 1.0), other = worker.remote<make_leaf>("worker2", 2.0);
+  DistributedOptimizer<SGD> far(worker, {one, other}, SGDOptions(1));
+  LossScale scale({.value = 1024, .patience = 2});
+  const auto train = [&](double factor) {
+    Context context(worker);
+    context.backward({scale.apply(one.to_here().sum() + other.to_here().sum() * factor)});
+    return scale.step(far, context);
+  };
+  EXPECT_FALSE(train(std::numeric_limits<double>::infinity()));
+  EXPECT_EQ(scale.value(), 512);
+  EXPECT_TRUE(at::equal(one.rpc_sync<value_of>(), make_leaf(1).detach()));
+  EXPECT_TRUE(train(1));
+  EXPECT_TRUE(at::equal(one.rpc_sync<value_of>(), make_leaf(0).detach()));
+  EXPECT_TRUE(at::equal(other.rpc_sync<value_of>(), make_leaf(1).detach()));
+  EXPECT_TRUE(train(1));
+  EXPECT_EQ(scale.value(), 1024) << "after two good steps";
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, OptimizerCheckpoints, testing::Values("local", "shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace farad::test

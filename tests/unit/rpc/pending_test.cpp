@@ -12,7 +12,9 @@ using base::TimePoint;
 
 constexpr Rank one{1}, two{2};
 
-PendingCall call_to(Rank to, TimePoint deadline = base::never) { return {to, "f", deadline, {}, nullptr, {}}; }
+PendingCall call_to(Rank to, TimePoint deadline = base::never) {
+  return {to, {nullptr, "f"}, deadline, {}, nullptr, {}};
+}
 
 TEST(PendingCalls, EachIsTakenOnce) {
   PendingCalls calls(7);
@@ -29,7 +31,7 @@ TEST(PendingCalls, LossTakesThoseOfThatLifeOnlyInTheOrderTheyWereMade) {
   PendingCalls calls(1);
   for (const char* name : {"first", "second"}) {
     auto call = call_to(one);
-    call.function = name;
+    call.callee.name = name;
     const auto id = calls.add(std::move(call));
     EXPECT_FALSE(calls.sent(id, Incarnation(1)));
   }
@@ -40,8 +42,8 @@ TEST(PendingCalls, LossTakesThoseOfThatLifeOnlyInTheOrderTheyWereMade) {
   const auto lost = calls.take_all_of({one, Incarnation(1)});
 
   ASSERT_EQ(lost.size(), 2u);
-  EXPECT_EQ(lost[0].function, "first");
-  EXPECT_EQ(lost[1].function, "second");
+  EXPECT_EQ(lost[0].callee.text(), "first");
+  EXPECT_EQ(lost[1].callee.text(), "second");
   for (auto id : {later_life, other, unsent}) EXPECT_TRUE(calls.take(id));
 }
 

@@ -130,12 +130,14 @@ LocalContext::Work LocalContext::add(PairId pair, Recording::Received received, 
   base::Lock lock(mutex_);
   if (released_) return work;
   const auto from = received.from.rank;
-  const auto concerned = [&, rerun = received.rerun](PassId pass) {
-    const auto part = parts_.find(pass);
-    return pass != except && part != parts_.end() && part->second->options.rerun == rerun;
-  };
+  std::vector<PassId> concerned;
+  for (const auto& [pass, part] : parts_) {
+    if (pass != except && part->options.rerun == received.rerun) concerned.push_back(pass);
+  }
   recording_.add(pair, std::move(received));
-  passes_.late_recv(pair, from, work.effects, concerned);
+  passes_.late_recv(pair, from, work.effects, [&](PassId pass) {
+    return std::find(concerned.begin(), concerned.end(), pass) != concerned.end();
+  });
   gather(work);
   return work;
 }

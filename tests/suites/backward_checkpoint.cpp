@@ -40,20 +40,6 @@ Tensor near_layers(Tensor x) {
   return (y * y).mm(weights).tanh();
 }
 
-void expect_close(const Tensor& gradient, const Tensor& expected) {
-  ASSERT_TRUE(gradient.defined());
-  EXPECT_TRUE(at::allclose(gradient, expected, 1e-10, 1e-12)) << gradient << "\nnot\n" << expected;
-}
-
-Tensor gradient_of_weights(Group& group, const Context& context) {
-  Tensor sum = at::zeros_like(weights);
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const Tensor part = gradient_at(group[rank], context, weights);
-    if (part.defined()) sum = sum + part;
-  }
-  return sum.detach();
-}
-
 /// Two layers at other workers, computed again.
 Tensor far_layers(Worker& worker, Tensor x) {
   return checkpoint(
@@ -73,7 +59,7 @@ TEST_P(BackwardSuite, CheckpointOverCallsGivesWhatOneProcessGives) {
     EXPECT_EQ(runs, 4) << "computed again, once";
     const auto expected = torch::autograd::grad({near_layers(x).sum()}, {x, weights});
     expect_close(context.gradient(x), expected[0]);
-    expect_close(gradient_of_weights(group, context), expected[1]);
+    expect_close(gradient_everywhere(group, context, weights), expected[1]);
     EXPECT_EQ(context.gradients().size(), 1u) << "of x, and of nothing that was only made to compute again";
   }
 }
@@ -99,7 +85,7 @@ TEST_P(BackwardSuite, CheckpointInACalledFunctionGivesWhatOneProcessGives) {
     const auto y = x.tanh();
     const auto expected = torch::autograd::grad({(y * y).mm(weights).tanh().sum()}, {x, weights});
     expect_close(context.gradient(x), expected[0]);
-    expect_close(gradient_of_weights(group, context), expected[1]);
+    expect_close(gradient_everywhere(group, context, weights), expected[1]);
   }
 }
 
@@ -119,7 +105,7 @@ TEST_P(BackwardSuite, CheckpointsNest) {
   context.backward({loss});
   const auto expected = torch::autograd::grad({near_layers(x).sum()}, {x, weights});
   expect_close(context.gradient(x), expected[0]);
-  expect_close(gradient_of_weights(group, context), expected[1]);
+  expect_close(gradient_everywhere(group, context, weights), expected[1]);
 }
 
 TEST_P(BackwardSuite, GradientsOfACheckpointAreNotSeenIfThePassFails) {

@@ -28,21 +28,6 @@ Tensors near_grad(Tensor output, Tensors inputs, bool create_graph) {
   return torch::autograd::grad({output}, inputs, {}, create_graph, create_graph, /*allow_unused=*/true);
 }
 
-void expect_close(const Tensor& gradient, const Tensor& expected) {
-  ASSERT_TRUE(gradient.defined());
-  EXPECT_TRUE(at::allclose(gradient, expected, 1e-10, 1e-12)) << gradient << "\nnot\n" << expected;
-}
-
-/// What the workers have accumulated for the weights, which all of them use.
-Tensor gradient_of_weights(Group& group, const Context& context) {
-  Tensor sum = at::zeros_like(weights);
-  for (int rank = 0; rank < group.size(); ++rank) {
-    const Tensor part = gradient_at(group[rank], context, weights);
-    if (part.defined()) sum = sum + part;
-  }
-  return sum.detach();
-}
-
 TEST_P(BackwardSuite, GradIsThatOfOneProcessAndAddsNothingAnywhere) {
   for (auto mode : {Mode::Smart, Mode::Fast}) {
     Group group = start(3);
@@ -89,7 +74,7 @@ TEST_P(BackwardSuite, GradientPenaltyReachesTheWeightsOfEveryWorker) {
   const auto near_gradient = near_grad(near_y, {x}, true)[0];
   const auto expected = near_grad(near_y + (near_gradient.norm() - 1).pow(2), {x, weights}, false);
   expect_close(context.gradient(x), expected[0]);
-  expect_close(gradient_of_weights(group, context), expected[1]);
+  expect_close(gradient_everywhere(group, context, weights), expected[1]);
 }
 
 TEST_P(BackwardSuite, HessianVectorProductIsThatOfOneProcess) {
@@ -131,7 +116,7 @@ TEST_P(BackwardSuite, SecondPassOverARecordedPassNeedsNoFurtherCall) {
   const auto near_first = near_grad(layer(x).sum(), {x, weights}, true);
   const auto second = near_grad(near_first[0].sum(), {x, weights}, false);
   expect_close(context.gradient(x), near_first[0] + second[0]);
-  expect_close(gradient_of_weights(group, context), near_first[1] + second[1]);
+  expect_close(gradient_everywhere(group, context, weights), near_first[1] + second[1]);
 }
 
 /// The callee differentiates within the call, and its result is a gradient.

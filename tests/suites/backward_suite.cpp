@@ -12,12 +12,26 @@ void expect_equal(const Tensor& gradient, const Tensor& expected) {
   EXPECT_TRUE(at::equal(gradient, expected)) << gradient << "\nnot\n" << expected;
 }
 
+void expect_close(const Tensor& gradient, const Tensor& expected) {
+  ASSERT_TRUE(gradient.defined());
+  EXPECT_TRUE(at::allclose(gradient, expected, 1e-10, 1e-12)) << gradient << "\nnot\n" << expected;
+}
+
 void expect_gradient(const Context& context, const Tensor& leaf, const Tensor& expected) {
   expect_equal(context.gradient(leaf), expected);
 }
 
 Tensor gradient_at(Worker& worker, const Context& context, const Tensor& leaf) {
   return gradients(worker, context.id()).find(leaf);
+}
+
+Tensor gradient_everywhere(Group& group, const Context& context, const Tensor& leaf) {
+  Tensor sum = at::zeros_like(leaf);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const Tensor part = gradient_at(group[rank], context, leaf);
+    if (part.defined()) sum = sum + part;
+  }
+  return sum.detach();
 }
 
 size_t recorded(const Worker& worker) {

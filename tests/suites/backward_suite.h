@@ -21,10 +21,15 @@ Tensor multiply(Tensor a, Tensor b);
 
 /// Equal to the bit, and undefined exactly where that is expected: the same operations on the same numbers.
 void expect_equal(const Tensor& gradient, const Tensor& expected);
+/// Defined, and equal but for the order of sums.
+void expect_close(const Tensor& gradient, const Tensor& expected);
 /// Of the worker that made the context.
 void expect_gradient(const Context& context, const Tensor& leaf, const Tensor& expected);
 /// Of another worker of this process.
 Tensor gradient_at(Worker& worker, const Context& context, const Tensor& leaf);
+
+/// Summed over the workers of this process, which all use the leaf; zeros where there is none.
+Tensor gradient_everywhere(Group& group, const Context& context, const Tensor& leaf);
 
 /// Messages in need of gradients that worker has recorded, in all its contexts.
 size_t recorded(const Worker& worker);

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "suites/optimizer_twins.h"
+#include "temporary_directory.h"
 
 namespace farad::test {
 namespace {
@@ -31,12 +32,6 @@ Tensor value_of(Tensor& parameter) { return parameter.detach(); }
 
 class OptimizerCheckpoints : public RpcSuite {
  protected:
-  OptimizerCheckpoints() {
-    std::string pattern = (fs::temp_directory_path() / "farad-checkpoint-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-  }
-  ~OptimizerCheckpoints() override { fs::remove_all(directory_); }
-
   static void step(Group& group, const Twins& twins, AnyOptimizer& far, int number) {
     Context context(group[0]);
     context.backward({twins.far_loss(Twins::input(number))});
@@ -44,13 +39,13 @@ class OptimizerCheckpoints : public RpcSuite {
   }
   std::vector<fs::path> files() const {
     std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(directory_)) {
+    for (const auto& entry : fs::directory_iterator(directory_.path())) {
       if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
     }
     return files;
   }
 
-  std::string directory_;
+  const TemporaryDirectory directory_;
 };
 
 TEST_P(OptimizerCheckpoints, TrainingGoesOnElsewhereAsIfItHadNotStopped) {
@@ -60,12 +55,12 @@ TEST_P(OptimizerCheckpoints, TrainingGoesOnElsewhereAsIfItHadNotStopped) {
     DistributedOptimizer<Adam> far(group[0], twins.far(), AdamOptions(0.02));
     for (int i = 0; i < 3; i++) step(group, twins, far, i);
     far.set_lr(0.01);
-    far.save(directory_);
+    far.save(directory_.path());
   }
   Group group = start(4);
   const Twins twins(group, {3, 0});  // other owners, another number of workers
   DistributedOptimizer<Adam> far(group[0], twins.far(), AdamOptions(0.02));
-  far.load(directory_);
+  far.load(directory_.path());
   EXPECT_EQ(far.lr(), 0.01);
   for (int i = 3; i < 5; i++) step(group, twins, far, i);
 
@@ -83,16 +78,16 @@ TEST_P(OptimizerCheckpoints, NewOneReplacesTheOldAndLeavesNothingOfIt) {
   Group group = start(3);
   const Twins twins(group, {1, 2});
   DistributedOptimizer<SGD> far(group[0], twins.far(), SGDOptions(0.05).momentum(0.9));
-  far.save(directory_);
+  far.save(directory_.path());
   const auto first = files();
   step(group, twins, far, 0);
-  far.save(directory_);
+  far.save(directory_.path());
   const auto second = files();
   EXPECT_EQ(second.size(), first.size());
   for (const auto& file : first) EXPECT_FALSE(fs::exists(file));
   const auto values = twins.far_values();
   step(group, twins, far, 1);
-  far.load(directory_);
+  far.load(directory_.path());
   const auto loaded = twins.far_values();
   for (size_t i = 0; i < values.size(); i++) EXPECT_TRUE(at::equal(loaded[i], values[i]));
 }
@@ -101,17 +96,17 @@ TEST_P(OptimizerCheckpoints, DamagedOnesAreRefusedByNameAndChangeNothing) {
   Group group = start(3);
   const Twins twins(group, {1, 2});
   DistributedOptimizer<SGD> far(group[0], twins.far(), SGDOptions(0.05));
-  EXPECT_THAT(message_of<Error>([&] { far.load(directory_); }), HasSubstr("manifest.json"));
-  far.save(directory_);
+  EXPECT_THAT(message_of<Error>([&] { far.load(directory_.path()); }), HasSubstr("manifest.json"));
+  far.save(directory_.path());
   step(group, twins, far, 0);
   const auto values = twins.far_values();
   const auto expect_refusal = [&](const std::string& name, const std::string& why) {
-    EXPECT_THAT(message_of<Error>([&] { far.load(directory_); }), AllOf(HasSubstr(name), HasSubstr(why)));
+    EXPECT_THAT(message_of<Error>([&] { far.load(directory_.path()); }), AllOf(HasSubstr(name), HasSubstr(why)));
     const auto now = twins.far_values();
     for (size_t i = 0; i < values.size(); i++) EXPECT_TRUE(at::equal(now[i], values[i]));
   };
   const auto victim = files().front();
-  const auto aside = fs::path(directory_) / "aside";
+  const auto aside = fs::path(directory_.path()) / "aside";
   fs::copy_file(victim, aside);
 
   fs::resize_file(victim, fs::file_size(victim) - 1);
@@ -127,7 +122,7 @@ TEST_P(OptimizerCheckpoints, DamagedOnesAreRefusedByNameAndChangeNothing) {
   expect_refusal(victim.filename(), "changed");
   fs::copy_file(aside, victim, fs::copy_options::overwrite_existing);
 
-  const auto manifest = fs::path(directory_) / "manifest.json";
+  const auto manifest = fs::path(directory_.path()) / "manifest.json";
   std::stringstream text;
   text << std::ifstream(manifest).rdbuf();
   auto edited = text.str();
@@ -137,15 +132,17 @@ TEST_P(OptimizerCheckpoints, DamagedOnesAreRefusedByNameAndChangeNothing) {
   std::ofstream(manifest) << "{\"name\": \"another program's\"}";
   expect_refusal("manifest.json", "not the manifest");
   std::ofstream(manifest) << text.str();
-  EXPECT_NO_THROW(far.load(directory_));
+  EXPECT_NO_THROW(far.load(directory_.path()));
 }
 
 TEST_P(OptimizerCheckpoints, OnesOfAnotherOptimizerAreRefusedByWhatDiffers) {
   Group group = start(2);
   auto& worker = group[0];
   const auto one = worker.remote<make_leaf>("worker1", 1.0), other = worker.remote<make_leaf>("worker1", 2.0);
-  DistributedOptimizer<SGD>(worker, {one}, SGDOptions(0.1)).save(directory_);
-  const auto refusal = [&](AnyOptimizer&& optimizer) { return message_of<Error>([&] { optimizer.load(directory_); }); };
+  DistributedOptimizer<SGD>(worker, {one}, SGDOptions(0.1)).save(directory_.path());
+  const auto refusal = [&](AnyOptimizer&& optimizer) {
+    return message_of<Error>([&] { optimizer.load(directory_.path()); });
+  };
   EXPECT_THAT(refusal(DistributedOptimizer<Adam>(worker, {one}, AdamOptions(0.1))), HasSubstr("SGD"));
   EXPECT_THAT(refusal(DistributedOptimizer<SGD>(worker, {one, other}, SGDOptions(0.1))), HasSubstr("1 parameters"));
   EXPECT_THAT(refusal(DistributedOptimizer<SGD>(worker, {one}, SGDOptions(0.1).momentum(0.5))), HasSubstr("momentum"));

@@ -16,6 +16,7 @@
 
 #include "process/nursery.h"
 #include "process/rpc/member.h"
+#include "temporary_directory.h"
 
 namespace farad::test {
 namespace {
@@ -66,13 +67,11 @@ class BackwardProcess : public testing::TestWithParam<std::string> {
   static constexpr auto lost_after = 300ms;
 
   BackwardProcess() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "farad-backward-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
     MemberPlan plan;
     plan.size = 3;
     plan.lost_after_ms = static_cast<int>(lost_after.count());
     GetParam().copy(plan.transport, sizeof plan.transport - 1);
-    ("file://" + directory_ + "/meeting").copy(plan.rendezvous, sizeof plan.rendezvous - 1);
+    ("file://" + directory_.path() + "/meeting").copy(plan.rendezvous, sizeof plan.rendezvous - 1);
     for (int rank : {1, 2}) {
       plan.rank = rank;
       children_[rank] = Nursery::bear<be_a_member>(plan);
@@ -90,7 +89,6 @@ class BackwardProcess : public testing::TestWithParam<std::string> {
   ~BackwardProcess() override {
     worker_.reset();
     for (int rank : {1, 2}) kill(rank);
-    std::filesystem::remove_all(directory_);
   }
 
   void kill(int rank) {
@@ -127,7 +125,7 @@ class BackwardProcess : public testing::TestWithParam<std::string> {
     }
   }
 
-  std::string directory_;
+  const TemporaryDirectory directory_;
   pid_t children_[3] = {};
   std::unique_ptr<Worker> worker_;
   std::promise<void> came_;

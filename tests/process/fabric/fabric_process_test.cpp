@@ -21,6 +21,7 @@
 #include "process/fabric/peer.h"
 #include "process/nursery.h"
 #include "suites/workers.h"
+#include "temporary_directory.h"
 
 namespace farad::test {
 namespace {
@@ -35,14 +36,8 @@ constexpr Rank peer{1};
 /// Rank 0 here and rank 1 in a process of its own.
 class FabricProcess : public testing::TestWithParam<std::string> {
  protected:
-  FabricProcess() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "farad-fabric-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-  }
-  ~FabricProcess() override {
-    end();
-    std::filesystem::remove_all(directory_);
-  }
+  FabricProcess() {}
+  ~FabricProcess() override { end(); }
 
   void begin(Behaviour behaviour, std::chrono::milliseconds lost_after = 3s) {
     prepare(behaviour, lost_after);
@@ -56,7 +51,7 @@ class FabricProcess : public testing::TestWithParam<std::string> {
     plan_.behaviour = behaviour;
     plan_.lost_after_ms = static_cast<int>(lost_after.count());
     GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
-    const std::string rendezvous = "file://" + directory_ + "/" + std::to_string(meetings_);
+    const std::string rendezvous = "file://" + directory_.path() + "/" + std::to_string(meetings_);
     memset(plan_.rendezvous, 0, sizeof plan_.rendezvous);
     rendezvous.copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
   }
@@ -79,7 +74,7 @@ class FabricProcess : public testing::TestWithParam<std::string> {
     return wait_until([=](const Recorder& heard) { return heard.losses() >= lives; });
   }
 
-  std::string directory_;
+  const TemporaryDirectory directory_;
   int meetings_ = 0;
   PeerPlan plan_;
   pid_t child_ = 0;
@@ -240,7 +235,7 @@ TEST_P(FabricProcess, NothingIsLeftBehind) {
   live();
 
   EXPECT_EQ(Footprint::now(), before);
-  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
 }
 
 TEST_P(FabricProcess, MemoryStaysFlatOverAHundredThousandMessages) {

@@ -18,6 +18,7 @@
 
 #include "process/nursery.h"
 #include "process/rpc/member.h"
+#include "temporary_directory.h"
 #include "worker_core.h"
 
 namespace farad::test {
@@ -90,19 +91,16 @@ std::string train(Worker& worker, const std::vector<int>& owners, std::atomic<in
 class OptimizerProcess : public testing::TestWithParam<std::string> {
  protected:
   OptimizerProcess() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "farad-optim-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
     plan_.size = 3;
     plan_.lost_after_ms = 1000;
     GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
-    ("file://" + directory_ + "/meeting").copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
+    ("file://" + directory_.path() + "/meeting").copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
     const at::NoGradGuard no_grad;
     parameter_here().zero_();
   }
   ~OptimizerProcess() override {
     worker_.reset();
     for (int rank : {1, 2}) kill(rank);
-    std::filesystem::remove_all(directory_);
   }
 
   template <auto Life>
@@ -129,7 +127,7 @@ class OptimizerProcess : public testing::TestWithParam<std::string> {
     return value[0].item<double>();
   }
 
-  std::string directory_;
+  const TemporaryDirectory directory_;
   MemberPlan plan_;
   pid_t children_[3] = {};
   std::unique_ptr<Worker> worker_;

@@ -15,6 +15,7 @@
 
 #include "process/nursery.h"
 #include "process/rpc/member.h"
+#include "temporary_directory.h"
 
 namespace farad::test {
 namespace {
@@ -50,12 +51,10 @@ class RpcProcess : public testing::TestWithParam<std::string> {
   static constexpr auto lost_after = 300ms;
 
   explicit RpcProcess(int here = 0) : here_(here) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "farad-rpc-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
     plan_.size = 3;
     plan_.lost_after_ms = static_cast<int>(lost_after.count());
     GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
-    ("file://" + directory_ + "/meeting").copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
+    ("file://" + directory_.path() + "/meeting").copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
     for (int rank : elsewhere()) bear(rank);
     WorkerOptions options;
     options.rank = here;
@@ -69,7 +68,6 @@ class RpcProcess : public testing::TestWithParam<std::string> {
   ~RpcProcess() override {
     worker_.reset();
     for (int rank : elsewhere()) kill(rank);
-    std::filesystem::remove_all(directory_);
   }
 
   std::vector<int> elsewhere() const {
@@ -112,7 +110,7 @@ class RpcProcess : public testing::TestWithParam<std::string> {
   }
 
   const int here_;
-  std::string directory_;
+  const TemporaryDirectory directory_;
   MemberPlan plan_;
   pid_t children_[3] = {};
   std::unique_ptr<Worker> worker_;

@@ -29,7 +29,7 @@ std::string complaint(Values values) {
 }
 
 /// A file with that text and mode.
-std::string secret_file(const test::Directory& directory, const std::string& text, mode_t mode) {
+std::string secret_file(const test::TemporaryDirectory& directory, const std::string& text, mode_t mode) {
   const std::string path = directory.file("secret");
   std::ofstream(path) << text;
   ::chmod(path.c_str(), mode);
@@ -97,7 +97,7 @@ TEST(FabricOptions, MalformedVariableIsRefusedByName) {
 }
 
 TEST(FabricOptions, SecretMayLieInAFileOfOnesOwn) {
-  const test::Directory directory;
+  const test::TemporaryDirectory directory;
   const auto path = secret_file(directory, "known to us\n", 0600);
 
   EXPECT_EQ(from({{"FARAD_SECRET_FILE", path}}).secret.bytes(), "known to us");
@@ -105,7 +105,7 @@ TEST(FabricOptions, SecretMayLieInAFileOfOnesOwn) {
 }
 
 TEST(FabricOptions, SecretFileThatIsOpenEmptyOrMissingIsRefused) {
-  const test::Directory directory;
+  const test::TemporaryDirectory directory;
   EXPECT_THAT(complaint({{"FARAD_SECRET_FILE", directory.file("none")}}), HasSubstr("cannot be read"));
   EXPECT_THAT(complaint({{"FARAD_SECRET_FILE", secret_file(directory, "x", 0640)}}), HasSubstr("chmod 600"));
   EXPECT_THAT(complaint({{"FARAD_SECRET_FILE", secret_file(directory, "\n", 0600)}}), HasSubstr("is empty"));

@@ -62,7 +62,7 @@ class RendezvousFile : public ::testing::Test {
     ::close(ready[1]);
   }
 
-  Directory directory_;
+  TemporaryDirectory directory_;
   const std::string path_ = directory_.file("meeting");
 };
 

@@ -24,7 +24,7 @@ class RendezvousSuite : public ::testing::TestWithParam<const char*> {
     return std::make_unique<Joiner>(url_, std::move(self), size, options);
   }
 
-  Directory directory_;
+  TemporaryDirectory directory_;
   std::string url_;
 };
 

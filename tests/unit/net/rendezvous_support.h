@@ -16,28 +16,13 @@
 #include <vector>
 
 #include "net/rendezvous/rendezvous.h"
+#include "temporary_directory.h"
 
 namespace farad::net::test {
 
 using namespace std::chrono_literals;
 
-/// A directory that goes with the test.
-class Directory {
- public:
-  Directory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "farad-rendezvous-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~Directory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-  bool empty() const { return std::filesystem::is_empty(path_); }
-
- private:
-  std::string path_;
-};
+using farad::test::TemporaryDirectory;
 
 /// A port of loopback that was free a moment ago.
 inline uint16_t free_port(int family = AF_INET) {

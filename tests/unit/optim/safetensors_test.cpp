@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "temporary_directory.h"
+
 namespace farad::optim {
 namespace {
 
@@ -16,13 +18,6 @@ using testing::HasSubstr;
 
 class Safetensors : public testing::Test {
  protected:
-  Safetensors() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "farad-safetensors-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-    path_ = directory_ + "/file.safetensors";
-  }
-  ~Safetensors() override { std::filesystem::remove_all(directory_); }
-
   /// A file with that header and so many bytes after it.
   void put(const std::string& header, size_t bytes, uint64_t claimed) {
     std::ofstream file(path_, std::ios::binary);
@@ -38,7 +33,8 @@ class Safetensors : public testing::Test {
     return status.message();
   }
 
-  std::string directory_, path_;
+  const test::TemporaryDirectory directory_;
+  const std::string path_ = directory_.file("file.safetensors");
 };
 
 TEST_F(Safetensors, TensorsOfEveryTypeComeBackAsTheyWere) {

@@ -31,19 +31,24 @@ std::set<Rank> ranks_of(const std::vector<int>& numbers) {
 struct Closing::Note {
   What what;
   Traffic traffic;        // Report
-  uint64_t number = 0;    // Enter, Pass
-  std::vector<int> lost;  // Decided
+  uint64_t number = 0;    // Enter, Pass; which look the Report is of
+  std::vector<int> lost;  // Decided, Lost
+  bool close = false;     // Ask: its sender wants to close. Report: its sender has been asked so.
 
   wire::Message encode() const {
     wire::Message message;
     message.kind = static_cast<uint8_t>(Kind::Closing);
-    wire::encode(std::make_tuple(what, traffic.sent, traffic.received, number, lost), message);
+    wire::encode(std::make_tuple(what, traffic.sent, traffic.received, number, lost, close), message);
     return message;
   }
   static base::Status decode(const wire::Message& message, Note& note) {
-    std::tuple<What, std::vector<uint64_t>, std::vector<uint64_t>, uint64_t, std::vector<int>> parts;
+    std::tuple<What, std::vector<uint64_t>, std::vector<uint64_t>, uint64_t, std::vector<int>, bool> parts;
     auto status = wire::decode(message, parts);
-    note = {std::get<0>(parts), {std::get<1>(parts), std::get<2>(parts)}, std::get<3>(parts), std::get<4>(parts)};
+    note = {std::get<0>(parts),
+            {std::get<1>(parts), std::get<2>(parts)},
+            std::get<3>(parts),
+            std::get<4>(parts),
+            std::get<5>(parts)};
     return status;
   }
 };
@@ -79,11 +84,11 @@ void Closing::send_to_others(Outbox& out, const Note& note) const {
 void Closing::report(Outbox& out) {
   if (!begun_ || !now_.idle || decided_) return;
   if (decider() == self_) {
-    reports_[self_] = now_;
+    reports_[self_] = {now_, true};
     return consider(out);
   }
   reported_to_ = decider();
-  out.emplace_back(decider(), Note{What::Report, now_.traffic, now_.look, {}}.encode());
+  out.emplace_back(decider(), Note{What::Report, now_.traffic, now_.look, {}, asked_by_ == decider()}.encode());
 }
 
 /// Connections are made on first use: one that was never used cannot tell of a peer's end, so the decider asks all.
@@ -94,7 +99,7 @@ void Closing::ask_all(Outbox& out) {
 
 void Closing::ask(Rank rank, Outbox& out) {
   asked_.insert(rank);
-  out.emplace_back(rank, Note{What::Ask, {}, 0, {}}.encode());
+  out.emplace_back(rank, Note{What::Ask, {}, 0, {}, begun_}.encode());
 }
 
 void Closing::begin(Activity now) {
@@ -132,11 +137,12 @@ void Closing::consider(Outbox& out) {
   auto members = others();
   members.push_back(self_);
   for (Rank rank : members) {
-    if (!reports_.contains(rank)) return;
+    if (auto report = reports_.find(rank); report == reports_.end() || !report->second.asked) return;
   }
   for (Rank one : members) {
     for (Rank other : members) {
-      if (reports_[one].traffic.sent[other.value] != reports_[other].traffic.received[one.value]) return;
+      if (reports_[one].activity.traffic.sent[other.value] != reports_[other].activity.traffic.received[one.value])
+        return;
     }
   }
   decided_ = true;
@@ -208,14 +214,14 @@ void Closing::on_message(Rank from, const wire::Message& message) {
     switch (note.what) {
       case What::Report:
         if (note.traffic.sent.size() != size || note.traffic.received.size() != size) return;
-        if (reports_.contains(from) && note.number < reports_[from].look) return;  // An older one, overtaken.
-        reports_[from] = {std::move(note.traffic), true, note.number};
+        if (reports_.contains(from) && note.number < reports_[from].activity.look) return;  // An older one, overtaken.
+        reports_[from] = {{std::move(note.traffic), true, note.number}, note.close || reports_[from].asked};
         // One that was started anew since we asked does not know that we wait for it.
         if (begun_ && decider() == self_ && !asked_.contains(from)) ask(from, out);
         consider(out);
         break;
       case What::Ask:
-        asked_by_ = from;
+        if (note.close) asked_by_ = from;
         report(out);
         break;
       case What::Decided:

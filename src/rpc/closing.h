@@ -35,7 +35,8 @@ struct Activity {
 /// taken in exactly as many calls from each other as that one has sent, then nothing is in flight and nothing can come
 /// any more: a member could only become active again by a call taken in after its report; the first such call was sent
 /// either before its sender's report, and then the two counts differ, or after it, and then its sender had become
-/// active before. So one round of reports decides. The decision is sent to all, who confirm it, so that the one who
+/// active before. So one round of reports decides. Only reports from after the question count: who was killed between
+/// its report and our close() is lost, and named. The decision is sent to all, who confirm it, so that the one who
 /// decides is the last to go.
 ///
 /// Who decides follows from who is there, so all must agree on that. A broken connection is a loss at both its ends,
@@ -75,6 +76,10 @@ class Closing {
  private:
   enum class What : uint8_t { Report, Ask, Decided, Confirmed, Enter, Pass, Lost, Left, KnowYouLeft, Greet, Here };
   struct Note;
+  struct Report {
+    Activity activity;
+    bool asked = false;  // Its sender knew that we want to close.
+  };
   using Outbox = std::vector<std::pair<base::Rank, wire::Message>>;
 
   base::Rank decider() const REQUIRES(mutex_);
@@ -103,9 +108,9 @@ class Closing {
   Activity now_ GUARDED_BY(mutex_);
   uint64_t entered_ GUARDED_BY(mutex_) = 0;
   uint64_t passed_ GUARDED_BY(mutex_) = 0;
-  std::map<base::Rank, Activity> reports_ GUARDED_BY(mutex_);
-  std::set<base::Rank> asked_ GUARDED_BY(mutex_);  // By us, in this life of theirs.
-  std::optional<base::Rank> asked_by_ GUARDED_BY(mutex_);
+  std::map<base::Rank, Report> reports_ GUARDED_BY(mutex_);
+  std::set<base::Rank> asked_ GUARDED_BY(mutex_);             // By us, in this life of theirs.
+  std::optional<base::Rank> asked_by_ GUARDED_BY(mutex_);     // Because it wants to close.
   std::optional<base::Rank> reported_to_ GUARDED_BY(mutex_);  // Last.
   std::map<base::Rank, uint64_t> entries_ GUARDED_BY(mutex_);
   std::set<base::Rank> confirmed_ GUARDED_BY(mutex_);

@@ -111,6 +111,24 @@ TEST(Closing, WaitsForTheBusy) {
   EXPECT_EQ(group.confirmed(), 2);
 }
 
+TEST(Closing, NamesWhoWasKilledBetweenItsReportAndOurClose) {
+  Group group(3);
+  group.begin(1);
+  group.begin(2);
+  group.settle();
+
+  group.begin(0);
+  group.settle(/*except=*/1);
+  EXPECT_EQ(group.confirmed(), 0) << "its report is from before the question, so it may be dead";
+  group.lose(1);
+  group.settle();
+
+  for (int rank : {0, 2}) {
+    EXPECT_TRUE(group[rank].confirmed());
+    EXPECT_THAT(group[rank].lost(), ElementsAre(rank_of(1)));
+  }
+}
+
 TEST(Closing, WaitsForACallOnItsWay) {
   Group group(3);
   ++group.now(1).traffic.sent[2];  // Nobody waits for its result, and worker2 has not heard of it.

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "autograd/service.h"
+#include "common/member.h"
 #include "common/sample.h"
 #include "worker_core.h"
 
@@ -33,15 +34,6 @@ at::Tensor large_parameter() {
 }
 
 uint64_t pass_messages() { return detail::WorkerCore::current()->gradients().backward().sent(); }
-
-Worker join(int rank, const Words& words) {
-  WorkerOptions options;
-  options.rank = rank;
-  options.size = 2;
-  options.rendezvous = words[0];
-  options.transport = words[1];
-  return Worker::join(options);
-}
 
 /// What one thread does over and over: a context, so many calls one after the other, and a pass over all of them.
 class Chain {
@@ -125,7 +117,7 @@ nlohmann::json count_messages(Worker& worker, int calls, int unused) {
 }  // namespace
 
 void pass_client(const Words& words) {
-  Worker worker = join(0, words);
+  Worker worker = join(words, 0);
   nlohmann::json result;
   result["one call"] = time_each(Chain(worker, 1), 600ms);
   result["ten calls"] = time_each(Chain(worker, 10), 600ms);
@@ -139,6 +131,6 @@ void pass_client(const Words& words) {
   worker.close();
 }
 
-void pass_server(const Words& words) { join(1, words).close(); }
+void pass_server(const Words& words) { join(words, 1).close(); }
 
 }  // namespace farad::bench

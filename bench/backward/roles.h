@@ -1,11 +1,8 @@
 #pragma once
 
-#include <string>
-#include <vector>
+#include "common/program.h"
 
 namespace farad::bench {
-
-using Words = std::vector<std::string>;
 
 /// Runs passes over the other worker and writes JSON to standard output: rendezvous, transport.
 void pass_client(const Words&);

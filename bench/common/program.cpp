@@ -59,11 +59,13 @@ std::string fresh_meeting() {
   return "file://" + path.string();
 }
 
-json measure_torch(const Options& options, Placement placement, const std::string& script, const Words& words) {
+json measure_torch(const Options& options, Placement placement, const std::string& script, const Words& words,
+                   int processes) {
+  static int measured = 0;
   Children children;
-  const std::string port = std::to_string(20'000 + ::getpid() % 20'000 + static_cast<int>(placement));
-  for (int rank : {0, 1}) {
-    Words command{options.python, FARAD_BENCH_DIR "/" + script, std::to_string(rank), port};
+  const std::string port = std::to_string(20'000 + ::getpid() % 20'000 + ++measured);
+  for (int rank = 0; rank < processes; ++rank) {
+    Words command{options.python, FARAD_BENCH_DIR "/" + script, std::to_string(rank), std::to_string(processes), port};
     command.insert(command.end(), words.begin(), words.end());
     children.start(command, core_for(placement, rank));
   }

@@ -33,10 +33,10 @@ void parse(const Words& words, const char* usage, Options& options,
 /// Where the roles of one measurement meet.
 std::string fresh_meeting();
 
-/// What bench/<script> measures as two processes of PyTorch, each given its rank, a port and `words`; nothing if that
-/// fails, which is said.
+/// What bench/<script> measures as so many processes of PyTorch, each given its rank, their number, a port and `words`;
+/// nothing if that fails, which is said.
 nlohmann::json measure_torch(const Options& options, Placement placement, const std::string& script,
-                             const Words& words = {});
+                             const Words& words = {}, int processes = 2);
 
 void write_results(const Options& options, const nlohmann::json& results);
 

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <thread>
 
+#include "common/member.h"
 #include "common/sample.h"
 
 namespace farad::bench {
@@ -33,15 +34,6 @@ uint64_t resident_bytes() {
   uint64_t total = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;
   return resident * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
-Worker join(int rank, const Words& words) {
-  WorkerOptions options;
-  options.rank = rank;
-  options.size = 2;
-  options.rendezvous = words[0];
-  options.transport = words[1];
-  return Worker::join(options);
 }
 
 double per_second(uint64_t count, Clock::time_point since) {
@@ -93,7 +85,7 @@ nlohmann::json memory_over(const Worker& worker, uint64_t calls) {
 }  // namespace
 
 void call_client(const Words& words) {
-  Worker worker = join(0, words);
+  Worker worker = join(words, 0);
   const auto small = at::ones({4});
   nlohmann::json result;
   result["call"] = time_each([&] { worker.rpc_sync<negative>(1, small); }, 400ms);
@@ -112,7 +104,7 @@ void call_client(const Words& words) {
 }
 
 void count_client(const Words& words) {
-  Worker worker = join(0, words);
+  Worker worker = join(words, 0);
   const auto small = at::ones({4});
   const std::function<void()> call = [&] { worker.rpc_sync<negative>(1, small); };
   for (int i = 0; i < 100; ++i) call();
@@ -121,6 +113,6 @@ void count_client(const Words& words) {
   worker.close();
 }
 
-void call_server(const Words& words) { join(1, words).close(); }
+void call_server(const Words& words) { join(words, 1).close(); }
 
 }  // namespace farad::bench

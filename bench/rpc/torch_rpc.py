@@ -1,10 +1,9 @@
 """The peer: the same calls by PyTorch's RPC, between two processes. Prints JSON like bench_rpc's own roles.
 
-usage: torch_rpc.py RANK PORT
+usage: torch_rpc.py RANK SIZE PORT
 """
 import collections
-import json
-import os
+import pathlib
 import sys
 import threading
 import time
@@ -12,25 +11,8 @@ import time
 import torch
 import torch.distributed.rpc as rpc
 
-
-def percentiles(times):
-    times.sort()
-    return {"p50": times[len(times) // 2], "p99": times[len(times) * 99 // 100], "best": times[0], "count": len(times)}
-
-
-def time_each(once, seconds=0.4, least=5, most=20000):
-    until = time.monotonic() + seconds / 10
-    count = 0
-    while count < least or (count < most and time.monotonic() < until):
-        once()
-        count += 1
-    times = []
-    until = time.monotonic() + seconds
-    while len(times) < least or (len(times) < most and time.monotonic() < until):
-        start = time.perf_counter()
-        once()
-        times.append((time.perf_counter() - start) * 1e6)
-    return percentiles(times)
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+from common.torch_peer import run, time_each
 
 
 @torch.jit.script
@@ -75,7 +57,7 @@ def pipelined_rate(function, seconds=0.4):
     return count / (time.monotonic() - start)
 
 
-def measure(function):
+def measure_one(function):
     small = torch.ones(4)
     result = {
         "call": time_each(lambda: rpc.rpc_sync("worker1", function, args=(small,))),
@@ -87,26 +69,20 @@ def measure(function):
     return result
 
 
-def main():
-    rank, port = int(sys.argv[1]), sys.argv[2]
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-    torch.set_num_threads(1)
-    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
-    if rank == 0:
-        # Builtins are the fastest it has: no Python runs at the callee.
-        result = {
-            "torch builtin": measure(torch.neg),
-            "torch script": measure(script_negative),
-            "torch python": measure(python_negative),
-        }
-        for mib in (1, 16):
-            large = torch.ones(mib << 18)
-            result["torch builtin"][f"{mib} MiB"] = time_each(
-                lambda: rpc.rpc_sync("worker1", torch.select, args=(large, 0, 0))
-            )
-        print(json.dumps(result), flush=True)
-    rpc.shutdown()
+def measure(_):
+    # Builtins are the fastest it has: no Python runs at the callee.
+    result = {
+        "torch builtin": measure_one(torch.neg),
+        "torch script": measure_one(script_negative),
+        "torch python": measure_one(python_negative),
+    }
+    for mib in (1, 16):
+        large = torch.ones(mib << 18)
+        result["torch builtin"][f"{mib} MiB"] = time_each(
+            lambda: rpc.rpc_sync("worker1", torch.select, args=(large, 0, 0))
+        )
+    return result
 
 
 if __name__ == "__main__":
-    main()
+    run(measure)

@@ -1,0 +1,86 @@
+#include "training/report.h"
+
+#include <cstdio>
+#include <string>
+
+#include "common/sample.h"
+
+namespace farad::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr double least_step_ratio = 20, least_server_ratio = 10;
+
+const char* verdict(bool reached) { return reached ? "reached" : "MISSED"; }
+
+/// Where the time of a step goes; the rest is the end of its context.
+void print_parts(const json& measured) {
+  if (!measured.contains("call")) return;
+  std::printf("      of that");
+  for (const char* part : {"call", "backward", "optimizer"}) {
+    std::printf("  %s %s", part, readable_time(measured[part].get<Sample>().p50).c_str());
+  }
+  std::printf("\n");
+}
+
+/// Of one remote Linear(256); against PyTorch where it was measured.
+bool print_steps(const json& steps) {
+  bool reached = true;
+  std::printf("\nA full step of a remote Linear(256), batch 32, SGD: p50 / p99\n");
+  for (const auto& [placement, whos] : steps.items()) {
+    std::printf("  %s\n", placement.c_str());
+    for (const auto& [who, measured] : whos.items()) {
+      const auto sample = measured["all"].get<Sample>();
+      std::printf("    %-12s %9s / %9s", who.c_str(), readable_time(sample.p50).c_str(),
+                  readable_time(sample.p99).c_str());
+      if (whos.contains("torch") && (who == "shm" || who == "tcp")) {
+        const double ratio = whos["torch"]["all"].get<Sample>().p50 / sample.p50;
+        const bool binds = who == "shm" && placement == "same core";
+        std::printf("  %5.1fx", ratio);
+        if (binds) std::printf(" (at least %.0fx)  %s", least_step_ratio, verdict(ratio >= least_step_ratio));
+        reached &= !binds || ratio >= least_step_ratio;
+      }
+      std::printf("\n");
+      print_parts(measured);
+    }
+  }
+  return reached;
+}
+
+bool print_servers(const json& servers) {
+  bool reached = true;
+  std::printf("\nA parameter server, trainers each by itself: steps a second of all of them\n");
+  for (const auto& [trainers, whos] : servers.items()) {
+    std::printf("  %s trainer%s", trainers.c_str(), trainers == "1" ? " " : "s");
+    for (const auto& [who, rate] : whos.items()) std::printf("  %s %.0f", who.c_str(), rate.get<double>());
+    if (whos.contains("torch")) {
+      const double ratio = whos["shm"].get<double>() / whos["torch"].get<double>();
+      std::printf("  %5.1fx (at least %.0fx)  %s", ratio, least_server_ratio, verdict(ratio >= least_server_ratio));
+      reached &= ratio >= least_server_ratio;
+    }
+    std::printf("\n");
+  }
+  return reached;
+}
+
+void print_checkpoint(const json& checkpoint) {
+  const auto bytes = checkpoint["bytes"].get<size_t>();
+  std::printf("\nA checkpoint of %s that another worker holds\n", readable_bytes(bytes).c_str());
+  for (const char* what : {"save", "write and fsync", "load", "read"}) {
+    const auto sample = checkpoint[what].get<Sample>();
+    std::printf("  %-16s %9s  %6.0f MB/s\n", what, readable_time(sample.p50).c_str(),
+                static_cast<double>(bytes) / sample.p50);
+  }
+}
+
+}  // namespace
+
+bool report(const json& results) {
+  bool reached = print_steps(results["step"]);
+  reached &= print_servers(results["parameter server"]);
+  print_checkpoint(results["checkpoint"]);
+  return reached;
+}
+
+}  // namespace farad::bench

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -85,14 +86,13 @@ class Output {
 
   Status write(const void* data, size_t size) {
     const auto* next = static_cast<const char*>(data);
-    sha256_.add(data, size);
     size_ += size;
     while (size > 0) {
-      const auto written = ::write(fd_.get(), next, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return failed_by_system(path_, "write");
-      next += written;
-      size -= static_cast<size_t>(written);
+      const size_t some = std::min(size, piece);  // What was just hashed is still in a cache when it is written.
+      sha256_.add(next, some);
+      if (auto status = write_piece(next, some); !status.ok()) return status;
+      next += some;
+      size -= some;
     }
     return {};
   }
@@ -104,6 +104,19 @@ class Output {
   }
 
  private:
+  static constexpr size_t piece = 256 << 10;
+
+  Status write_piece(const char* next, size_t size) const {
+    while (size > 0) {
+      const auto written = ::write(fd_.get(), next, size);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return failed_by_system(path_, "write");
+      next += written;
+      size -= static_cast<size_t>(written);
+    }
+    return {};
+  }
+
   const std::string path_;
   const base::Fd fd_;
   Sha256 sha256_;

@@ -17,7 +17,7 @@ thread_local WorkerCore* worker_here = nullptr;
 thread_local bool in_continuation = false;
 
 /// How long news that nobody waits for may wait for more of their kind.
-constexpr auto time_to_gather = std::chrono::milliseconds(1);
+constexpr auto time_to_gather = std::chrono::milliseconds(5);
 
 Outcall by_name(std::string_view name, const std::vector<c10::IValue>& args, const ValueLimits& limits) {
   if (name.empty()) throw Error("[rpc] a call by name needs one, such as \"aten::add\"");

@@ -14,18 +14,21 @@ namespace farad::net {
 /// How long one piece of work takes, as far as one can tell from the times before. Any thread.
 class Cost {
  public:
-  /// What costs more gains nothing by being run in place: waking another thread costs 4 to 50 us.
-  static constexpr auto limit = std::chrono::microseconds(50);
+  /// What costs more gains little by being run in place: waking another thread costs 4 to 50 us.
+  static constexpr auto limit = std::chrono::microseconds(100);
 
   /// Whether it has been seen a few times and was short.
   bool is_short() const;
-  /// Long times count for more than short ones: a mistake that way costs a wake-up, the other way holds others up.
+  /// Long times count for more than short ones: a mistake that way costs a wake-up, the other way holds others up. But
+  /// a single one among short ones does not count: on a busy machine that is a thread that was preempted, and work that
+  /// is long once in a while holds nobody up for longer than residents.h says.
   void note(base::Duration took);
 
  private:
   static constexpr uint32_t unknown = UINT32_MAX;
   std::atomic<uint32_t> estimate_{unknown};  // In nanoseconds.
   std::atomic<uint32_t> times_{0};
+  std::atomic<uint32_t> long_ones_{0};  // Of the last times, the youngest in the lowest bit.
 };
 
 /// Runs work where that costs least: on the thread that took its message in, if it is the resident and the work was

@@ -50,10 +50,22 @@ TEST(Cost, IsUnknownAtFirst) {
   EXPECT_FALSE(cost.is_short());
 }
 
-TEST(Cost, OneLongTimeCountsForMoreThanAFewShortOnesAndIsForgottenInTheEnd) {
+TEST(Cost, OneLongTimeAmongShortOnesDoesNotCount) {
+  Cost cost;
+  make_short(cost);
+  for (int round = 0; round < 5; ++round) {
+    cost.note(60s);
+    EXPECT_TRUE(cost.is_short());
+    for (int i = 0; i < 3; ++i) cost.note(1us);
+  }
+}
+
+TEST(Cost, TwoLongTimesCountForMoreThanAFewShortOnesAndAreForgottenInTheEnd) {
   Cost cost;
   make_short(cost);
   EXPECT_TRUE(cost.is_short());
+  cost.note(60s);
+  cost.note(1us);
   cost.note(60s);
   EXPECT_FALSE(cost.is_short());
   cost.note(1us);

@@ -1,28 +1,36 @@
-// A parameter server: worker0 holds the weight, the others train it on data of their own. First together, one step for
-// all of them; then each by itself, as fast as it can.
+// A parameter server: worker0 holds the weight, the others train it on data of their own. Either together, one step for
+// all of them, or each by itself, as fast as it can. One of them is killed; training goes on from the last checkpoint.
 
 #include <farad/farad.h>
+#include <signal.h>
 
-#include <cmath>
+#include <filesystem>
 #include <iostream>
 
+namespace fs = std::filesystem;
 using Weight = farad::RRef<torch::Tensor>;
 using Optimizer = farad::DistributedOptimizer<torch::optim::SGD>;
 
-/// The data of one trainer: y = 2x, each at another part of the line.
-torch::Tensor inputs() { return torch::linspace(0, 1, 8) + farad::Worker::current().rank(); }
+constexpr int trainers = 2, rounds = 5, steps = 20;  // A checkpoint after each round.
+const torch::optim::SGDOptions options(0.05);
 
-torch::Tensor loss_here(Weight weight) {
-  const auto x = inputs();
-  return (weight.to_here() * x - 2 * x).square().mean();
+torch::Tensor truth() { return torch::arange(8.f) - 3; }
+torch::Tensor make_weight() { return torch::zeros({8}, torch::requires_grad()); }
+
+/// Of one trainer's data: which, its seed says.
+torch::Tensor loss_of(const torch::Tensor& weight, int trainer, int step) {
+  const auto x = (torch::arange(32 * 8.f) * (trainer + 0.1 * step + 1)).sin().view({32, 8});
+  return (x.mv(weight) - x.mv(truth())).square().mean();
+}
+torch::Tensor loss_here(Weight weight, int step) {
+  return loss_of(weight.to_here(), farad::Worker::current().rank(), step);
 }
 
-void together(farad::Worker& worker, const Weight& weight, int steps) {
-  Optimizer optimizer(worker, {weight}, torch::optim::SGDOptions(0.02));
-  for (int step = 0; step < steps; ++step) {
+void train_together(farad::Worker& worker, const Weight& weight, Optimizer& optimizer, int round) {
+  for (int step = round * steps; step < (round + 1) * steps; ++step) {
     farad::Context context(worker);
     std::vector<farad::Future<torch::Tensor>> losses;
-    for (int rank = 1; rank < worker.size(); ++rank) losses.push_back(worker.rpc_async<loss_here>(rank, weight));
+    for (int rank = 1; rank <= trainers; ++rank) losses.push_back(worker.rpc_async<loss_here>(rank, weight, step));
     auto sum = torch::zeros({});
     for (const auto& loss : losses) sum = sum + loss.wait();
     context.backward({sum});
@@ -30,35 +38,78 @@ void together(farad::Worker& worker, const Weight& weight, int steps) {
   }
 }
 
-/// Runs at a trainer; its optimizer and those of the others take turns at the server.
-int train_alone(Weight weight, int steps) {
+/// At a trainer; its optimizer and those of the others take turns at the server.
+int train_alone(Weight weight, int round) {
   auto& worker = farad::Worker::current();
-  Optimizer optimizer(worker, {weight}, torch::optim::SGDOptions(0.02));
-  for (int step = 0; step < steps; ++step) {
+  Optimizer optimizer(worker, {weight}, options);
+  for (int step = round * steps; step < (round + 1) * steps; ++step) {
     farad::Context context(worker);
-    context.backward({loss_here(weight)});
+    context.backward({loss_here(weight, step)});
     optimizer.step(context);
   }
   return steps;
 }
 
-double error_of(const Weight& weight) { return std::abs(weight.to_here().item<double>() - 2); }
+void train_each(farad::Worker& worker, const Weight& weight, int round) {
+  std::vector<farad::Future<int>> running;
+  for (int rank = 1; rank <= trainers; ++rank) running.push_back(worker.rpc_async<train_alone>(rank, weight, round));
+  for (const auto& trainer : running) trainer.wait();
+}
+
+void die() { ::raise(SIGKILL); }
+
+/// From the last checkpoint on; worker2 does not live to see the end of round `fatal`.
+void serve(farad::Worker& worker, const fs::path& directory, bool together, int fatal) {
+  if (worker.rank() != 0) return;  // What is asked of the others, they do until all are done.
+  const auto weight = Weight::local(worker, make_weight());
+  Optimizer optimizer(worker, {weight}, options);
+  int round = rounds;
+  while (round > 0 && !fs::exists(directory / std::to_string(round) / "manifest.json")) --round;
+  if (round > 0) optimizer.load(directory / std::to_string(round));
+  while (round < rounds) {
+    if (round == fatal) worker.rpc_async<die>("worker2");
+    together ? train_together(worker, weight, optimizer, round) : train_each(worker, weight, round);
+    optimizer.save(directory / std::to_string(++round));
+  }
+}
+
+torch::Tensor train_in_one_process() {
+  const auto weight = make_weight();
+  torch::optim::SGD optimizer({weight}, options);
+  for (int step = 0; step < rounds * steps; ++step) {
+    optimizer.zero_grad();
+    (loss_of(weight, 1, step) + loss_of(weight, 2, step)).backward();
+    optimizer.step();
+  }
+  return weight.detach();
+}
+
+torch::Tensor result_in(farad::Worker& worker, const fs::path& directory) {
+  const auto weight = Weight::local(worker, make_weight());
+  Optimizer(worker, {weight}, options).load(directory / std::to_string(rounds));
+  return weight.local_value().detach();
+}
 
 int main() {
-  auto worker = farad::Worker::join();
-  if (worker.rank() == 0) {
-    auto weight = Weight::local(worker, torch::zeros({1}, torch::requires_grad()));
-    together(worker, weight, 60);
-    std::cout << "together: " << (error_of(weight) < 1e-3 ? "learned" : "not learned") << '\n';
-
-    weight = Weight::local(worker, torch::zeros({1}, torch::requires_grad()));
-    std::vector<farad::Future<int>> trainers;
-    for (int rank = 1; rank < worker.size(); ++rank)
-      trainers.push_back(worker.rpc_async<train_alone>(rank, weight, 60));
-    int steps = 0;
-    for (const auto& trainer : trainers) steps += trainer.wait();
-    std::cout << "each by itself: " << (error_of(weight) < 1e-3 ? "learned" : "not learned") << " in " << steps
-              << " steps\n";
+  const auto directory = fs::temp_directory_path() / ("farad-parameter-server-" + std::to_string(::getpid()));
+  const auto whole = directory / "whole", resumed = directory / "resumed", apart = directory / "apart";
+  farad::spawn(1 + trainers, [&](farad::Worker& worker) { serve(worker, whole, true, -1); });
+  for (const auto& [where, together] : {std::pair(resumed, true), std::pair(apart, false)}) {
+    try {
+      farad::spawn(1 + trainers, [&](farad::Worker& worker) { serve(worker, where, together, 2); });
+    } catch (const farad::Error& lost) {  // Of the worker that died, or of who waited for it.
+      std::cout << lost.what_without_backtrace() << '\n';
+    }
+    farad::spawn(1 + trainers, [&](farad::Worker& worker) { serve(worker, where, together, -1); });
   }
-  worker.close();
+  farad::spawn(1, [&](farad::Worker& worker) {
+    const auto alone = train_in_one_process(), end = result_in(worker, whole);
+    const auto learned = [](const torch::Tensor& weight) { return torch::allclose(weight, truth(), 0, 0.05); };
+    std::cout << "together: " << (torch::allclose(end, alone, 1e-4, 1e-6) ? "like" : "UNLIKE") << " one process\n"
+              << "killed and resumed: " << (torch::equal(result_in(worker, resumed), end) ? "equal" : "DIFFERENT")
+              << '\n'
+              << "each by itself, killed and resumed: "
+              << (learned(result_in(worker, apart)) && learned(alone) ? "learned" : "NOT LEARNED") << " the same\n";
+  });
+  fs::remove_all(directory);
 }

@@ -62,6 +62,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options, net::sim::Wo
   }
   core->gradients_ = core->make_gradients();
   core->optim_ = core->make_optim();
+  core->groups_ = core->make_groups();
   core->agent_->fabric().start();
   return core;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/service.h"
+#include "collectives/service.h"
 #include "optim/service.h"
 #include "ref/table.h"
 #include "rpc/agent.h"
@@ -28,6 +29,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   ref::Table& table() { return *table_; }
   autograd::Service& gradients() { return *gradients_; }
   optim::Service& optim() { return *optim_; }
+  collectives::Service& groups() { return *groups_; }
   const WorkerInfo& self() const { return members_[agent_->fabric().self().rank.value]; }
   const std::vector<WorkerInfo>& members() const { return members_; }
   base::Rank rank_of(const Peer& peer) const;
@@ -67,6 +69,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   void report_what_is_held() const;
   std::unique_ptr<autograd::Service> make_gradients();
   std::unique_ptr<optim::Service> make_optim();
+  std::unique_ptr<collectives::Service> make_groups();
   void check_may_end(const char* what) const;
   /// A task that close() and leave() wait for, and that must not call them.
   std::function<void()> as_work(std::function<void()> task);
@@ -74,6 +77,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   std::weak_ptr<void> life() override { return weak_from_this(); }
   rpc::References& references() override { return *table_; }
   rpc::Interceptor* above() override { return gradients_.get(); }
+  rpc::Mailbox* collectives() override { return groups_.get(); }
   void on_lost(net::Peer peer) override { optim_->on_lost(peer.rank); }
 
   // Constant once joined: a member that restarts keeps its name and rank.
@@ -81,7 +85,8 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   std::unordered_map<std::string, base::Rank> ranks_;
   std::shared_ptr<ref::Table> table_;
   std::unique_ptr<autograd::Service> gradients_;  // Outlives the agent, whose threads use it,
-  std::unique_ptr<optim::Service> optim_;         // as does this.
+  std::unique_ptr<optim::Service> optim_;         // as do these.
+  std::unique_ptr<collectives::Service> groups_;
   net::Cost cost_of_ends_;
   std::unique_ptr<rpc::Agent> agent_;
   std::unique_ptr<Worker> handle_;

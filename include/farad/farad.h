@@ -3,6 +3,7 @@
 /// Everything of farad, and libtorch with it. Including the single headers costs less.
 
 #include <farad/autograd.h>
+#include <farad/collectives.h>
 #include <farad/debug.h>
 #include <farad/error.h>
 #include <farad/fields.h>

@@ -248,6 +248,9 @@ void Agent::on_message(net::Peer from, wire::Message&& message) {
     case Kind::Above:
       if (auto* above = host_.above()) above->on_message(from, std::move(message));
       return;
+    case Kind::Collective:
+      if (auto* collectives = host_.collectives()) collectives->on_message(from, std::move(message));
+      return;
   }
 }
 
@@ -350,6 +353,7 @@ void Agent::on_lost(net::Peer peer, const Status& why) {
   }
   host_.references().on_lost(peer);
   if (auto* above = host_.above()) above->on_lost(peer, why);
+  if (auto* collectives = host_.collectives()) collectives->on_lost(peer, why);
   host_.on_lost(peer);
   ending_->on_lost(peer);
 }
@@ -416,6 +420,7 @@ void Agent::end(const std::string& why) {
     let_go.swap(given_up_);
   }
   if (auto* above = host_.above()) above->close();
+  if (auto* collectives = host_.collectives()) collectives->close();
   fabric_->driver().residents().join();
   executor_.close();
 }

@@ -16,6 +16,7 @@
 #include "rpc/ending.h"
 #include "rpc/incall.h"
 #include "rpc/interceptor.h"
+#include "rpc/mailbox.h"
 #include "rpc/operator_rules.h"
 #include "rpc/pending.h"
 #include "rpc/references.h"
@@ -33,6 +34,8 @@ class AgentHost {
   virtual References& references() = 0;
   /// What a layer above adds to calls; null if there is none.
   virtual Interceptor* above() = 0;
+  /// Who takes messages of Kind::Collective; null if nobody does.
+  virtual Mailbox* collectives() = 0;
   /// That life of a peer is over, and all of this layer that concerned it has ended. On the driving thread: short.
   virtual void on_lost(net::Peer peer) = 0;
 };
@@ -59,6 +62,7 @@ class Agent final : private net::Sink {
   net::Fabric& fabric() { return *fabric_; }
   base::Executor& executor() { return executor_; }
   net::InPlace& in_place() { return in_place_; }
+  std::chrono::milliseconds timeout() const { return options_.timeout; }  ///< of calls that say none; 0 = none
   const detail::ValueLimits& limits() const { return options_.limits; }
   const std::vector<std::string>& names() const { return names_; }  ///< by rank
 

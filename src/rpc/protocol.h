@@ -16,10 +16,11 @@ namespace farad::rpc {
 enum class Kind : uint8_t {
   Call = 1,
   Reply = 2,
-  Cancel = 3,     ///< the caller has given up
-  Closing = 4,    ///< see closing.h
-  Reference = 5,  ///< see ref/table.h
-  Above = 6,      ///< of the layer above calls: see interceptor.h
+  Cancel = 3,      ///< the caller has given up
+  Closing = 4,     ///< see closing.h
+  Reference = 5,   ///< see ref/table.h
+  Above = 6,       ///< of the layer above calls: see interceptor.h
+  Collective = 7,  ///< see mailbox.h
 };
 
 /// In front of the arguments.

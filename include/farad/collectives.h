@@ -1,0 +1,104 @@
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+#include <farad/future.h>
+#include <farad/options.h>
+#include <farad/worker.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace farad {
+
+namespace collectives {
+class Session;
+class Ticket;
+}  // namespace collectives
+
+enum class Op { Sum, Mean, Max, Min, Product };
+
+/// Workers that compute something together: every member calls the same operations in the same order, and each is a
+/// function of all members' inputs. Members are counted from 0 in the order of `ranks`; roots and the like are meant
+/// so.
+///
+/// **Gradients.** Each operation is differentiable any number of times. The gradient is that of the sum of all members'
+/// losses: what a member's input gets is the sum of what every member's loss has of it. So all_reduce(Sum) hands back
+/// the sum of the gradients of its results, and all_gather the sum of the gradients of this member's slice. Of Max and
+/// Min the gradient goes to whoever won, shared evenly among ties; of Product each gets the product of the others,
+/// exact where factors are zero. For the gradient of the mean of the losses, see mean_over().
+///
+/// Every member takes part in every backward of an operation, the k-th of one with the k-th of the others. In a plain
+/// backward() each must reach it in one call, else the others get a Timeout that names operation and member; one whose
+/// graph is let go of without a backward counts as zero. Where a member receives nothing (`send`; `reduce` and `gather`
+/// off the root) it gets empty tensors that carry the history: add their sum() to the loss, and backward gets there.
+///
+/// **Errors.** Members that come with different operations, shapes, dtypes or roots all get an Error that says who did
+/// what. If one does not come there is a Timeout that names it, after `timeout`; if one is lost, PeerLost, and the
+/// group is of no use any more: make one of the survivors.
+///
+/// Results are the same on every member and in every run, to the bit: sums are formed in the order of the members.
+/// Inputs may be changed as soon as the call returns, or its future is ready; results share no memory with them.
+/// Any thread, but calls that are made at once have no order, and so do not know which of the others' they belong to.
+class Group {
+ public:
+  /// `ranks` of the worker's group, this one's among them; {} = all. Every member makes its own with the same ranks; of
+  /// several with the same ranks the k-th of each belong together. Does not wait for the others.
+  explicit Group(Worker& worker, std::vector<int> ranks = {}, CallOptions options = {});
+
+  int rank() const;  ///< of this worker, among the members
+  int size() const;
+
+  at::Tensor all_reduce(at::Tensor input, Op op = Op::Sum);
+  /// Of all members, in order; shapes may differ.
+  std::vector<at::Tensor> all_gather(at::Tensor input);
+  /// The same, put together along `dim`, in which sizes may differ.
+  at::Tensor all_gather_cat(at::Tensor input, int64_t dim = 0);
+  /// The reduction of what all members gave for this one: inputs[i] is for member i.
+  at::Tensor reduce_scatter(std::vector<at::Tensor> inputs, Op op = Op::Sum);
+  /// inputs[i] goes to member i; what came from member i is the i-th of the result. Shapes may differ.
+  std::vector<at::Tensor> all_to_all(std::vector<at::Tensor> inputs);
+  /// The root's input. What the others give is not looked at and may be undefined.
+  at::Tensor broadcast(at::Tensor input, int root);
+  /// At the root; elsewhere empty.
+  at::Tensor reduce(at::Tensor input, int root, Op op = Op::Sum);
+  /// At the root, of all members; elsewhere as many empty ones. Shapes may differ.
+  std::vector<at::Tensor> gather(at::Tensor input, int root);
+  /// This member's of the root's inputs; the others give none. Shapes may differ.
+  at::Tensor scatter(std::vector<at::Tensor> inputs, int root);
+  /// To one member, which calls recv; no other takes part. Does not wait for it. Empty.
+  at::Tensor send(at::Tensor input, int to);
+  at::Tensor recv(int from);
+  /// Each member's input goes `by` members on, and around.
+  at::Tensor shift(at::Tensor input, int by);
+  /// Returns when every member has called it.
+  void barrier();
+
+  /// The same without waiting. The order that counts is that of these calls.
+  Future<at::Tensor> all_reduce_async(at::Tensor input, Op op = Op::Sum);
+  Future<std::vector<at::Tensor>> all_gather_async(at::Tensor input);
+  Future<at::Tensor> all_gather_cat_async(at::Tensor input, int64_t dim = 0);
+  Future<at::Tensor> reduce_scatter_async(std::vector<at::Tensor> inputs, Op op = Op::Sum);
+  Future<std::vector<at::Tensor>> all_to_all_async(std::vector<at::Tensor> inputs);
+  Future<at::Tensor> broadcast_async(at::Tensor input, int root);
+  Future<at::Tensor> reduce_async(at::Tensor input, int root, Op op = Op::Sum);
+  Future<std::vector<at::Tensor>> gather_async(at::Tensor input, int root);
+  Future<at::Tensor> scatter_async(std::vector<at::Tensor> inputs, int root);
+  Future<at::Tensor> recv_async(int from);
+  Future<at::Tensor> shift_async(at::Tensor input, int by);
+  Future<void> barrier_async();
+
+ private:
+  template <class R>
+  Future<R> start(std::shared_ptr<collectives::Ticket> ticket, std::function<R(const collectives::Ticket&)> operation);
+
+  std::shared_ptr<detail::WorkerCore> core_;
+  std::shared_ptr<collectives::Session> session_;
+};
+
+/// `loss` as it has to be for the gradient of the *mean* of the members' losses, instead of their sum:
+/// `mean_over(group, loss).backward()`.
+at::Tensor mean_over(const Group& group, const at::Tensor& loss);
+
+}  // namespace farad

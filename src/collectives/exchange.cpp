@@ -1,0 +1,196 @@
+#include "collectives/exchange.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <utility>
+
+#include "autograd/torch_compat.h"
+
+namespace farad::collectives {
+namespace {
+
+using torch::autograd::variable_list;
+
+constexpr int token = -1;  // Where a member's number is expected: it came from nobody.
+
+bool can_be_differentiated(const at::Tensor& tensor) {
+  return tensor.defined() && (at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()));
+}
+
+/// The exchange in the graph.
+class ExchangeNode final : public torch::autograd::Node {
+ public:
+  struct Ways {
+    std::vector<int> given;  ///< by next edge: whom it was given to
+    std::vector<int> got;    ///< by input: whom it came from
+    std::vector<bool> owed;  ///< by input: whether that one wants its gradient
+  };
+  ExchangeNode(std::shared_ptr<Session> session, Path path, Signature signature, const variable_list& given, Ways ways)
+      : Node(torch::autograd::collect_next_edges(given)),
+        session_(std::move(session)),
+        path_(std::move(path)),
+        signature_(std::move(signature)),
+        ways_(std::move(ways)) {
+    signature_.backward = true;
+  }
+
+  ~ExchangeNode() override {
+    // Nobody can get here any more. Those who wait for its gradient would do so in vain.
+    if (fired_.load() == 0) session_->say_ended(path_, debtors(), 0);
+    session_->end(path_);
+  }
+
+  std::string name() const override { return to_text(signature_); }
+
+ protected:
+  variable_list apply(variable_list&& gradients) override {
+    auto back = backward(fired_.fetch_add(1), gradients);
+    return gradients_of_given(exchange(session_, std::move(back)));
+  }
+
+ private:
+  /// Those that wait for gradients from here, in order.
+  std::vector<int> debtors() const {
+    std::vector<int> members;
+    for (size_t i = 0; i < ways_.got.size(); ++i) {
+      if (ways_.owed[i] && ways_.got[i] != session_->rank()) members.push_back(ways_.got[i]);
+    }
+    return members;
+  }
+
+  Exchange backward(uint64_t which, const variable_list& gradients) const {
+    Exchange back{path_, signature_, std::vector<at::Tensor>(static_cast<size_t>(session_->size()))};
+    back.path.push_back(which);
+    back.to = debtors();
+    back.keeps_own = false;
+    for (size_t i = 0; i < ways_.got.size(); ++i) {
+      if (ways_.owed[i]) back.gives[static_cast<size_t>(ways_.got[i])] = gradients[i];
+    }
+    for (const int member : ways_.given) {
+      if (member != session_->rank()) back.from.push_back(member);
+    }
+    return back;
+  }
+
+  variable_list gradients_of_given(Received received) const {
+    variable_list gradients;
+    for (const int member : ways_.given) gradients.push_back(received.tensors[static_cast<size_t>(member)]);
+    return gradients;
+  }
+
+  const std::shared_ptr<Session> session_;
+  const Path path_;
+  Signature signature_;
+  const Ways ways_;
+  std::atomic<uint64_t> fired_{0};
+};
+
+Session::Request request_of(const Session& session, const Exchange& what) {
+  Session::Request request{what.path, what.signature, {}, {}, what.to, what.from};
+  request.tensors.resize(what.gives.size());
+  request.requires_grad.resize(what.gives.size());
+  // The caller may change what it gave as soon as the call returns, and letters may still be on their way then.
+  std::map<const c10::TensorImpl*, at::Tensor> copies;
+  const c10::AutoGradMode no_history(false);
+  for (const int member : what.to) {
+    const auto& given = what.gives[static_cast<size_t>(member)];
+    if (member == session.rank() || !given.defined()) continue;
+    auto& copy = copies[given.unsafeGetTensorImpl()];
+    if (!copy.defined()) copy = given.detach().clone(at::MemoryFormat::Contiguous);
+    request.tensors[static_cast<size_t>(member)] = copy;
+    request.requires_grad[static_cast<size_t>(member)] = given.requires_grad();
+  }
+  return request;
+}
+
+at::Tensor make_token(const Exchange& what) {
+  for (const auto& given : what.gives) {
+    if (can_be_differentiated(given)) return at::empty({0}, given.options().requires_grad(false));
+  }
+  return at::empty({0});
+}
+
+/// Ends what was begun for an exchange, unless a node sees to that.
+class Keeping {
+ public:
+  Keeping(Session& session, const Path& path) : session_(&session), path_(path) { session.begin(path); }
+  ~Keeping() {
+    if (session_) session_->end(path_);
+  }
+  Keeping(const Keeping&) = delete;
+  void leave_it() { session_ = nullptr; }
+
+ private:
+  Session* session_;
+  const Path path_;
+};
+
+}  // namespace
+
+Received exchange(const std::shared_ptr<Session>& session, Exchange what) {
+  const auto self = static_cast<size_t>(session->rank());
+  const bool recording = c10::GradMode::is_enabled();
+  Keeping keeping(*session, what.path);
+  auto [status, came] = session->meet(request_of(*session, what));
+  status.raise();
+
+  Received received;
+  received.tensors.resize(what.gives.size());
+  variable_list given;
+  ExchangeNode::Ways ways;
+  std::vector<int> unrecorded;  // Those that would wait for a gradient that they never get.
+  for (size_t i = 0; i < what.gives.size(); ++i) {
+    const auto member = static_cast<int>(i);
+    const auto found = came.find(member);
+    if (const auto& gift = what.gives[i];
+        gift.defined() && gift.requires_grad() && recording && (found == came.end() || found->second.records)) {
+      given.push_back(gift);
+      ways.given.push_back(member);
+    }
+    if (i == self && what.gives[i].defined()) {
+      const c10::AutoGradMode no_history(false);
+      received.tensors[i] = what.keeps_own ? what.gives[i].detach().clone() : what.gives[i].detach();
+    } else if (found != came.end()) {
+      received.tensors[i] = std::move(found->second.tensor);
+      const bool heard = std::find(what.to.begin(), what.to.end(), member) != what.to.end();
+      if (found->second.requires_grad && !recording && !heard) unrecorded.push_back(member);
+    }
+  }
+  if (!unrecorded.empty()) session->say_ended(what.path, unrecorded, 0);
+  if (what.wants_token) received.token = make_token(what);
+  if (!recording) return received;
+
+  const auto is_owed = [&](size_t i) {
+    return i == self ? what.gives[i].requires_grad() : came.at(static_cast<int>(i)).requires_grad;
+  };
+  variable_list outputs;
+  bool anything = !given.empty();
+  for (size_t i = 0; i < received.tensors.size(); ++i) {
+    if (!can_be_differentiated(received.tensors[i])) continue;
+    outputs.push_back(received.tensors[i]);
+    ways.got.push_back(static_cast<int>(i));
+    ways.owed.push_back(is_owed(i));
+    anything = anything || is_owed(i);
+  }
+  if (!anything) return received;
+  if (received.token.defined()) {
+    outputs.push_back(received.token);
+    ways.got.push_back(token);
+    ways.owed.push_back(false);
+  }
+  const auto node =
+      autograd::compat::make_node<ExchangeNode>(session, what.path, std::move(what.signature), given, std::move(ways));
+  keeping.leave_it();
+  for (const auto& output : outputs) {
+    torch::autograd::impl::set_gradient_edge(output, {node, node->add_input_metadata(output)});
+  }
+  return received;
+}
+
+}  // namespace farad::collectives

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+#include <farad/fields.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "collectives/signature.h"
+#include "wire/message.h"
+
+namespace farad::collectives {
+
+/// Which of a worker's groups: its members' ranks, and of those with these ranks the how-many-th.
+struct GroupId {
+  uint64_t number = 0;
+  std::vector<uint16_t> ranks;
+  auto operator<=>(const GroupId&) const = default;
+  FARAD_FIELDS(number, ranks)
+};
+
+/// Names a meeting of a group's members: the channel, the operation's number in it, which exchange of that operation;
+/// then, if it is of a backward, which backward of that exchange; and so on, for backwards of backwards. What is made
+/// of something has that one's path and one step more.
+using Path = std::vector<uint64_t>;
+
+/// What a member brings to a meeting, for one of the others.
+struct Contribution {
+  Signature signature;
+  bool records = false;        ///< its grad mode
+  bool requires_grad = false;  ///< of the tensor
+  int64_t context = 0;         ///< it was called in; 0 = none
+  at::Tensor tensor;           ///< undefined if there is nothing for that one; beside the letter
+  FARAD_FIELDS(signature, records, requires_grad, context)
+};
+
+/// What members tell each other.
+struct Letter {
+  enum class Kind : uint8_t {
+    Contribution,
+    Failed,  ///< the sender has given up on this meeting
+    Ended,   ///< it takes no part in backwards of this exchange from the `since`-th on: count it as zero
+  };
+  Kind kind = Kind::Contribution;
+  GroupId group;
+  Path path;
+  Contribution contribution;
+  base::Code code = base::Code::Ok;  ///< Failed
+  std::string why;
+  uint64_t since = 0;  ///< Ended
+  FARAD_FIELDS(kind, group, path, contribution, code, why, since)
+};
+
+wire::Message encode(const Letter& letter);
+/// Protocol if this is none.
+base::Status decode(wire::Message& message, Letter& letter);
+
+}  // namespace farad::collectives

@@ -1,0 +1,199 @@
+#include "collectives/meetings.h"
+
+#include <utility>
+
+namespace farad::collectives {
+namespace {
+
+constexpr size_t operation_steps = 2;  // A path's first: the channel, and the operation's number in it.
+
+Path parent_of(const Path& path) { return {path.begin(), path.end() - 1}; }
+
+bool lies_below(const Path& path, const Path& above) {
+  return path.size() > above.size() && std::equal(above.begin(), above.end(), path.begin());
+}
+
+}  // namespace
+
+Meetings::Meetings(int self, std::function<std::string(int)> name_of, std::string group)
+    : self_(self), name_of_(std::move(name_of)), group_(std::move(group)) {}
+
+// --- What is kept, and how long ---
+
+Path Meetings::begin(uint64_t channel) {
+  Path path{channel, next_[channel]++};
+  alive_.try_emplace(path);
+  return path;
+}
+
+void Meetings::begin(const Path& exchange) { alive_.try_emplace(exchange); }
+
+void Meetings::end(const Path& path) {
+  alive_.erase(path);
+  if (path.size() > operation_steps) {
+    if (const auto parent = alive_.find(parent_of(path)); parent != alive_.end()) parent->second.insert(path.back());
+  }
+  // What is below it and still goes on, as the backwards of an exchange do when its operation is over, stays.
+  for (auto at = boxes_.upper_bound(path); at != boxes_.end() && lies_below(at->first, path);) {
+    const bool stays = at->second.open || alive_.contains(at->first) || may_come(at->first);
+    at = stays ? std::next(at) : boxes_.erase(at);
+  }
+  if (const auto own = boxes_.find(path); own != boxes_.end() && !own->second.open) boxes_.erase(own);
+}
+
+/// Whether somebody here may yet wait at `path`.
+bool Meetings::may_come(const Path& path) const {
+  if (path.size() == operation_steps) {
+    const auto next = next_.find(path[0]);
+    return alive_.contains(path) || next == next_.end() || path[1] >= next->second;
+  }
+  const auto parent = parent_of(path);
+  if (const auto found = alive_.find(parent); found != alive_.end()) return !found->second.contains(path.back());
+  return may_come(parent);
+}
+
+Meetings::Box* Meetings::keep(const Path& path) {
+  if (const auto found = boxes_.find(path); found != boxes_.end()) return &found->second;
+  return may_come(path) ? &boxes_[path] : nullptr;
+}
+
+// --- What happens ---
+
+void Meetings::open(const Path& path, const std::vector<int>& from, std::vector<int> others, Signature own,
+                    Effects& out) {
+  auto& box = boxes_[path];
+  box.open = true;
+  box.others = std::move(others);
+  box.own = std::move(own);
+  const auto exchange = boxes_.find(parent_of(path));
+  const auto has_ended = [&](int member) {
+    if (exchange == boxes_.end()) return false;
+    const auto end = exchange->second.ended.find(member);
+    return end != exchange->second.ended.end() && path.back() >= end->second;
+  };
+  for (const int member : from) {
+    if (!box.came.contains(member) && !has_ended(member)) box.missing.insert(member);
+  }
+  check(boxes_.find(path), out);
+}
+
+void Meetings::came(const Path& path, int from, Contribution contribution, Effects& out) {
+  auto* box = keep(path);
+  if (!box) return;
+  box->came.try_emplace(from, std::move(contribution));
+  box->missing.erase(from);
+  if (box->open) check(boxes_.find(path), out);
+}
+
+void Meetings::failed(const Path& path, int from, const base::Status& why, Effects& out) {
+  auto* box = keep(path);
+  if (!box || !box->failure.ok()) return;
+  box->failure = {why.code(), why.message() + " (as " + name_of_(from) + " says)"};
+  if (box->open) check(boxes_.find(path), out);
+}
+
+void Meetings::ended(const Path& exchange, int from, uint64_t since, Effects& out) {
+  if (!alive_.contains(exchange) && !may_come(exchange)) return;
+  boxes_[exchange].ended.try_emplace(from, since);
+  std::vector<Path> concerned;
+  for (auto at = boxes_.upper_bound(exchange); at != boxes_.end() && lies_below(at->first, exchange); ++at) {
+    if (!at->second.open || at->first.size() != exchange.size() + 1 || at->first.back() < since) continue;
+    if (at->second.missing.erase(from) > 0) concerned.push_back(at->first);
+  }
+  for (const auto& path : concerned) check(boxes_.find(path), out);
+}
+
+void Meetings::lost(int member, const base::Status& why, Effects& out) {
+  if (!lost_.try_emplace(member, why).second) return;
+  std::vector<Path> concerned;
+  for (const auto& [path, box] : boxes_) {
+    if (box.open && box.missing.contains(member)) concerned.push_back(path);
+  }
+  for (const auto& path : concerned) check(boxes_.find(path), out);
+}
+
+void Meetings::not_sent(const Path& path, int to, const base::Status& why, Effects& out) {
+  const auto found = boxes_.find(path);
+  if (found == boxes_.end() || !found->second.open) return;
+  finish(found, {why.code(), what(path, found->second.own) + ": to " + name_of_(to) + ": " + why.message()}, true, out);
+}
+
+void Meetings::expire(const Path& path, const std::string& span, Effects& out) {
+  const auto found = boxes_.find(path);
+  if (found == boxes_.end() || !found->second.open) return;
+  std::string who, where;
+  for (const int member : found->second.missing) {
+    who += (who.empty() ? "" : ", ") + name_of_(member);
+    where += elsewhere(member);
+  }
+  finish(found,
+         {base::Code::Timeout, what(path, found->second.own) + ": " + who + " did not come in " + span + where +
+                                   "; every member has to call it"},
+         true, out);
+}
+
+void Meetings::close(const base::Status& why, Effects& out) {
+  std::vector<Path> all;
+  for (const auto& [path, box] : boxes_) {
+    if (box.open) all.push_back(path);
+  }
+  for (const auto& path : all) finish(boxes_.find(path), why, false, out);
+}
+
+// --- How it ends ---
+
+void Meetings::check(Boxes::iterator at, Effects& out) {
+  auto& [path, box] = *at;
+  if (!box.failure.ok()) return finish(at, box.failure, false, out);
+  if (auto text = mismatch(path, box); !text.empty()) {
+    return finish(at, {base::Code::Invalid, std::move(text)}, true, out);
+  }
+  for (const auto& [member, why] : lost_) {
+    if (!box.missing.contains(member)) continue;
+    return finish(at,
+                  {base::Code::PeerLost, what(path, box.own) + ": " + name_of_(member) + " is lost (" + why.message() +
+                                             "); make a group of those that are left"},
+                  true, out);
+  }
+  if (box.missing.empty()) finish(at, {}, false, out);
+}
+
+void Meetings::finish(Boxes::iterator at, base::Status status, bool tell, Effects& out) {
+  auto taken = boxes_.extract(at);
+  auto& box = taken.mapped();
+  if (const auto parent = alive_.find(parent_of(taken.key())); parent != alive_.end()) {
+    parent->second.insert(taken.key().back());
+  }
+  // Of an exchange, what the others have said of its backwards still counts.
+  if (!box.ended.empty()) boxes_[taken.key()].ended = std::move(box.ended);
+  if (tell) out.tell.push_back({taken.key(), std::move(box.others), status});
+  out.done.push_back({std::move(taken.key()), std::move(status), std::move(box.came)});
+}
+
+// --- What is said ---
+
+std::string Meetings::what(const Path& path, const Signature& own) const {
+  return "[collectives] " + to_text(own) + ", number " + std::to_string(path[1]) + " of " + group_;
+}
+
+std::string Meetings::mismatch(const Path& path, const Box& box) const {
+  for (const auto& [member, contribution] : box.came) {
+    if (agree(box.own, contribution.signature)) continue;
+    return what(path, box.own) + ": members do not call the same: " + name_of_(member) + " called " +
+           to_text(contribution.signature) + ", and " + name_of_(self_) + " called " + to_text(box.own);
+  }
+  return {};
+}
+
+/// What that member is known to wait in instead.
+std::string Meetings::elsewhere(int member) const {
+  for (const auto& [path, box] : boxes_) {
+    if (box.open) continue;
+    const auto found = box.came.find(member);
+    if (found == box.came.end()) continue;
+    return " (it came to " + to_text(found->second.signature) + ", number " + std::to_string(path[1]) + ")";
+  }
+  return {};
+}
+
+}  // namespace farad::collectives

@@ -1,0 +1,182 @@
+#include "collectives/operations.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/narrow.h>
+#include <ATen/ops/reshape.h>
+
+#include <utility>
+
+#include "collectives/exchange.h"
+#include "collectives/reduction.h"
+#include "wire/dtype.h"
+
+namespace farad::collectives {
+namespace {
+
+using at::Tensor;
+
+/// From this size on, a reduction is done in slices: each member reduces one, and then hands it out. That moves
+/// 2 (n - 1) / n times the tensor through each member, which is the least there is, instead of n - 1 times; but in two
+/// rounds. Of two members there is nothing to be gained.
+constexpr size_t sliced_from_bytes = 64 << 10;
+
+bool is_sliced(const Tensor& input, int size) { return size > 2 && input.nbytes() >= sliced_from_bytes; }
+
+Signature signature_of(Operation operation, const std::vector<Tensor>& inputs, int64_t number = 0, Op op = Op::Sum) {
+  Signature signature{operation, static_cast<uint8_t>(op), number, 0, {}, false};
+  for (const auto& input : inputs) {
+    if (!input.defined()) continue;
+    signature.dtype = wire::dtype_to_wire(input.scalar_type());
+    signature.shapes.push_back(input.sizes().vec());
+  }
+  return signature;
+}
+
+/// One that all members take part in, with nothing in it yet.
+Exchange among_all(const Ticket& ticket, Signature signature, uint64_t which = 0) {
+  const auto& session = *ticket.session();
+  Exchange what{ticket.exchange(which), std::move(signature), std::vector<Tensor>(static_cast<size_t>(session.size()))};
+  for (int member = 0; member < session.size(); ++member) {
+    if (member == session.rank()) continue;
+    what.to.push_back(member);
+    what.from.push_back(member);
+  }
+  return what;
+}
+
+Exchange of_all(const Ticket& ticket, Signature signature, std::vector<Tensor> gives, uint64_t which = 0) {
+  auto what = among_all(ticket, std::move(signature), which);
+  what.gives = std::move(gives);
+  return what;
+}
+
+Exchange of_same(const Ticket& ticket, Signature signature, const Tensor& input, uint64_t which = 0) {
+  auto what = among_all(ticket, std::move(signature), which);
+  for (auto& gift : what.gives) gift = input;
+  return what;
+}
+
+size_t place(int member) { return static_cast<size_t>(member); }
+
+std::vector<Tensor> slices_of(const Tensor& flat, int count) {
+  std::vector<Tensor> slices;
+  int64_t begin = 0;
+  for (int i = 0; i < count; ++i) {
+    const int64_t end = flat.numel() * (i + 1) / count;
+    slices.push_back(at::narrow(flat, 0, begin, end - begin));
+    begin = end;
+  }
+  return slices;
+}
+
+Tensor reduce_own_slice(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op) {
+  auto scatter = of_all(ticket, signature, slices_of(at::reshape(input, {-1}), ticket.session()->size()));
+  scatter.keeps_own = false;
+  return reduce(exchange(ticket.session(), std::move(scatter)).tensors, op);
+}
+
+}  // namespace
+
+Tensor all_reduce(const Ticket& ticket, const Tensor& input, Op op) {
+  const auto& session = ticket.session();
+  const auto signature = signature_of(Operation::AllReduce, {input}, 0, op);
+  if (!is_sliced(input, session->size())) {
+    auto what = of_same(ticket, signature, input);
+    what.keeps_own = false;
+    return reduce(exchange(session, std::move(what)).tensors, op);
+  }
+  auto gather = of_same(ticket, signature, reduce_own_slice(ticket, signature, input, op), 1);
+  gather.keeps_own = false;
+  return at::reshape(at::cat(exchange(session, std::move(gather)).tensors), input.sizes());
+}
+
+std::vector<Tensor> all_gather(const Ticket& ticket, const Tensor& input) {
+  return exchange(ticket.session(), of_same(ticket, signature_of(Operation::AllGather, {input}), input)).tensors;
+}
+
+Tensor all_gather_cat(const Ticket& ticket, const Tensor& input, int64_t dim) {
+  auto what = of_same(ticket, signature_of(Operation::AllGatherCat, {input}, dim), input);
+  what.keeps_own = false;
+  return at::cat(exchange(ticket.session(), std::move(what)).tensors, dim);
+}
+
+Tensor reduce_scatter(const Ticket& ticket, const std::vector<Tensor>& inputs, Op op) {
+  auto what = of_all(ticket, signature_of(Operation::ReduceScatter, inputs, 0, op), inputs);
+  what.keeps_own = false;
+  return reduce(exchange(ticket.session(), std::move(what)).tensors, op);
+}
+
+std::vector<Tensor> all_to_all(const Ticket& ticket, const std::vector<Tensor>& inputs) {
+  return exchange(ticket.session(), of_all(ticket, signature_of(Operation::AllToAll, inputs), inputs)).tensors;
+}
+
+Tensor broadcast(const Ticket& ticket, const Tensor& input, int root) {
+  const auto& session = ticket.session();
+  const bool gives = session->rank() == root;
+  auto signature = signature_of(Operation::Broadcast, gives ? std::vector{input} : std::vector<Tensor>{}, root);
+  auto what = gives ? of_same(ticket, std::move(signature), input) : among_all(ticket, std::move(signature));
+  return exchange(session, std::move(what)).tensors[place(root)];
+}
+
+Tensor reduce(const Ticket& ticket, const Tensor& input, int root, Op op) {
+  const auto& session = ticket.session();
+  auto what = among_all(ticket, signature_of(Operation::Reduce, {input}, root, op));
+  what.gives[place(root)] = input;
+  what.keeps_own = false;
+  what.wants_token = session->rank() != root;
+  auto received = exchange(session, std::move(what));
+  return session->rank() == root ? reduce(received.tensors, op) : received.token;
+}
+
+std::vector<Tensor> gather(const Ticket& ticket, const Tensor& input, int root) {
+  const auto& session = ticket.session();
+  auto what = among_all(ticket, signature_of(Operation::Gather, {input}, root));
+  what.gives[place(root)] = input;
+  what.wants_token = session->rank() != root;
+  auto received = exchange(session, std::move(what));
+  if (session->rank() == root) return received.tensors;
+  return std::vector<Tensor>(place(session->size()), received.token);
+}
+
+Tensor scatter(const Ticket& ticket, const std::vector<Tensor>& inputs, int root) {
+  const auto& session = ticket.session();
+  auto signature = signature_of(Operation::Scatter, inputs, root);
+  auto what =
+      session->rank() == root ? of_all(ticket, std::move(signature), inputs) : among_all(ticket, std::move(signature));
+  return exchange(session, std::move(what)).tensors[place(root)];
+}
+
+Tensor send(const Ticket& ticket, const Tensor& input, int to) {
+  const auto& session = ticket.session();
+  Exchange what{ticket.exchange(0), signature_of(Operation::Send, {input}, to),
+                std::vector<Tensor>(place(session->size()))};
+  what.gives[place(to)] = input;
+  what.to = {to};
+  what.wants_token = true;
+  return exchange(session, std::move(what)).token;
+}
+
+Tensor recv(const Ticket& ticket, int from) {
+  const auto& session = ticket.session();
+  Exchange what{ticket.exchange(0), signature_of(Operation::Recv, {}, from),
+                std::vector<Tensor>(place(session->size()))};
+  what.from = {from};
+  return exchange(session, std::move(what)).tensors[place(from)];
+}
+
+Tensor shift(const Ticket& ticket, const Tensor& input, int by) {
+  const auto& session = ticket.session();
+  const int size = session->size();
+  const auto around = [&](int member) { return ((member % size) + size) % size; };
+  auto what = among_all(ticket, signature_of(Operation::Shift, {input}, by));
+  what.gives[place(around(session->rank() + by % size))] = input;
+  return exchange(session, std::move(what)).tensors[place(around(session->rank() - by % size))];
+}
+
+void barrier(const Ticket& ticket) {
+  exchange(ticket.session(), among_all(ticket, signature_of(Operation::Barrier, {})));
+}
+
+uint64_t channel_of(int from, int to, int size) { return 1 + static_cast<uint64_t>(from) * place(size) + place(to); }
+
+}  // namespace farad::collectives

@@ -1,0 +1,60 @@
+#include "collectives/service.h"
+
+#include <utility>
+
+namespace farad::collectives {
+
+std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout) {
+  std::shared_ptr<Session> session;
+  decltype(early_)::mapped_type early;
+  {
+    base::Lock lock(mutex_);
+    GroupId id{made_[ranks]++, ranks};
+    session = std::make_shared<Session>(id, rank, timeout, services_);
+    std::erase_if(sessions_, [](const auto& entry) { return entry.second.expired(); });
+    sessions_.emplace(id, session);
+    if (auto found = early_.extract(id)) early = std::move(found.mapped());
+  }
+  for (auto& [from, letter] : early) session->on_letter(from, std::move(letter));
+  return session;
+}
+
+void Service::on_message(net::Peer from, wire::Message&& message) {
+  Letter letter;
+  if (auto status = decode(message, letter); !status.ok()) return services_.warn(status);
+  std::shared_ptr<Session> session;
+  {
+    base::Lock lock(mutex_);
+    const auto found = sessions_.find(letter.group);
+    if (found == sessions_.end()) {
+      const auto made = made_.find(letter.group.ranks);
+      const bool to_come = made == made_.end() || letter.group.number >= made->second;
+      if (to_come) {
+        auto& kept = early_[letter.group];
+        kept.emplace_back(from, std::move(letter));
+      }
+      return;
+    }
+    session = found->second.lock();
+  }
+  if (session) session->on_letter(from, std::move(letter));
+}
+
+std::vector<std::shared_ptr<Session>> Service::all() {
+  std::vector<std::shared_ptr<Session>> sessions;
+  base::Lock lock(mutex_);
+  for (const auto& [id, weak] : sessions_) {
+    if (auto session = weak.lock()) sessions.push_back(std::move(session));
+  }
+  return sessions;
+}
+
+void Service::on_lost(net::Peer peer, const base::Status& why) {
+  for (const auto& session : all()) session->on_lost(peer, why);
+}
+
+void Service::close() {
+  for (const auto& session : all()) session->close({base::Code::Closed, "[collectives] the worker is closed"});
+}
+
+}  // namespace farad::collectives

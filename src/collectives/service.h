@@ -1,0 +1,36 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/mutex.h"
+#include "collectives/session.h"
+#include "rpc/mailbox.h"
+
+namespace farad::collectives {
+
+/// The groups of one worker. Any thread, unless Mailbox says otherwise.
+class Service final : public rpc::Mailbox {
+ public:
+  explicit Service(Services services) : services_(std::move(services)) {}
+
+  /// `rank` is the place of this worker among `ranks`.
+  std::shared_ptr<Session> make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout);
+
+  void on_message(net::Peer from, wire::Message&& message) override;
+  void on_lost(net::Peer peer, const base::Status& why) override;
+  void close() override;
+
+ private:
+  std::vector<std::shared_ptr<Session>> all();
+
+  const Services services_;
+  base::Mutex mutex_;
+  std::map<GroupId, std::weak_ptr<Session>> sessions_ GUARDED_BY(mutex_);
+  std::map<std::vector<uint16_t>, uint64_t> made_ GUARDED_BY(mutex_);  // by ranks: how many
+  // Of groups that this worker has not made yet.
+  std::map<GroupId, std::vector<std::pair<net::Peer, Letter>>> early_ GUARDED_BY(mutex_);
+};
+
+}  // namespace farad::collectives

@@ -1,0 +1,242 @@
+#include "collectives/session.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace farad::collectives {
+namespace {
+
+std::string text_of(const GroupId& id) {
+  std::string ranks;
+  for (const auto rank : id.ranks) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  return "group {" + ranks + "}";
+}
+
+std::string seconds(std::chrono::milliseconds span) {
+  const auto ms = span.count();
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+}  // namespace
+
+Session::Session(GroupId id, int rank, std::chrono::milliseconds timeout, const Services& services)
+    : id_(std::move(id)),
+      rank_(rank),
+      timeout_(timeout),
+      services_(services),
+      meetings_(
+          rank,
+          [ranks = id_.ranks, name_of = services.name_of](int member) {
+            return "rank " + std::to_string(member) + " (" + name_of(base::Rank(ranks[member])) + ")";
+          },
+          text_of(id_)) {}
+
+Path Session::begin(uint64_t channel) {
+  base::Lock lock(mutex_);
+  return meetings_.begin(channel);
+}
+
+void Session::begin(const Path& exchange) {
+  base::Lock lock(mutex_);
+  meetings_.begin(exchange);
+}
+
+void Session::end(const Path& path) {
+  base::Lock lock(mutex_);
+  meetings_.end(path);
+}
+
+void Session::say_ended(const Path& exchange, const std::vector<int>& members, uint64_t since) {
+  Letter letter;
+  letter.kind = Letter::Kind::Ended;
+  letter.group = id_;
+  letter.path = exchange;
+  letter.since = since;
+  const auto alive = services_.life().lock();
+  if (!alive) return;
+  for (const int member : members) {
+    // Whoever is lost by now does not wait for it.
+    (void)services_.fabric.post(base::Rank(id_.ranks[member]), encode(letter)).status;
+  }
+}
+
+base::Status Session::closed() const {
+  return {base::Code::Closed, "[collectives] the worker of " + text_of(id_) + " is closed"};
+}
+
+Session::Outcome Session::meet(Request request) {
+  const auto alive = services_.life().lock();
+  if (!alive) return {closed(), {}};
+  auto& driver = services_.fabric.driver();
+  const auto deadline = base::deadline_after(services_.fabric.runtime().now(), timeout_);
+  struct Awaited {
+    std::shared_ptr<net::Waiter> waiter;
+    Outcome outcome;
+  };
+  const auto awaited = std::make_shared<Awaited>(Awaited{driver.make_waiter(), {}});
+  const auto path = request.path;
+  const net::Driver::Reservation reservation(driver);
+  start(std::move(request), deadline, [awaited](Outcome outcome) {
+    awaited->outcome = std::move(outcome);
+    awaited->waiter->complete();
+  });
+  if (!driver.wait(*awaited->waiter, deadline)) {
+    Effects effects;
+    {
+      base::Lock lock(mutex_);
+      meetings_.expire(path, seconds(timeout_), effects);
+    }
+    perform(effects);
+    driver.wait(*awaited->waiter, base::never);  // If not by that, then by somebody who is about to complete it.
+  }
+  return std::move(awaited->outcome);
+}
+
+void Session::start(Request request, std::function<void(Outcome)> done) {
+  const auto alive = services_.life().lock();
+  if (!alive) return done({closed(), {}});
+  start(std::move(request), base::never, std::move(done));
+}
+
+void Session::start(Request request, base::TimePoint deadline, std::function<void(Outcome)> done) {
+  Effects effects;
+  {
+    base::Lock lock(mutex_);
+    waiting_[request.path] = std::move(done);
+    std::vector<int> others;
+    std::set_union(request.to.begin(), request.to.end(), request.from.begin(), request.from.end(),
+                   std::back_inserter(others));
+    meetings_.open(request.path, request.from, std::move(others), request.signature, effects);
+  }
+  Letter letter;
+  letter.group = id_;
+  letter.path = std::move(request.path);
+  letter.contribution.signature = std::move(request.signature);
+  letter.contribution.records = c10::GradMode::is_enabled();
+  letter.contribution.context = services_.context();
+  for (const int member : request.to) {
+    letter.contribution.tensor = std::move(request.tensors[member]);
+    letter.contribution.requires_grad = request.requires_grad[member];
+    const auto sent = send(member, letter, deadline);
+    if (sent.status.ok()) continue;
+    base::Lock lock(mutex_);
+    meetings_.not_sent(letter.path, member, sent.status, effects);
+    break;
+  }
+  perform(effects);
+}
+
+net::Sent Session::send(int member, const Letter& letter, base::TimePoint deadline) {
+  const base::Rank to(id_.ranks[member]);
+  auto& fabric = services_.fabric;
+  net::Sent sent;
+  try {
+    if (fabric.driver().driving_here()) {
+      sent = fabric.post(to, encode(letter));
+    } else {
+      sent.incarnation = fabric.send(to, encode(letter), deadline);
+    }
+  } catch (...) {
+    sent.status = base::status_of(std::current_exception());
+  }
+  if (sent.status.ok()) met({to, sent.incarnation});
+  return sent;
+}
+
+/// A message went to that life. If that was lost before we could say so, nobody else will tell us.
+void Session::met(net::Peer peer) {
+  Effects effects;
+  {
+    base::Lock lock(mutex_);
+    const int member = member_of(peer.rank);
+    auto& latest = met_[member];
+    latest = std::max(latest, peer.incarnation);
+    if (const auto lost = lost_.find(member); lost != lost_.end() && lost->second >= peer.incarnation) {
+      meetings_.lost(member, {base::Code::PeerLost, "its connection broke"}, effects);
+    }
+  }
+  perform(effects);
+}
+
+int Session::member_of(base::Rank rank) const {
+  const auto found = std::find(id_.ranks.begin(), id_.ranks.end(), rank.value);
+  return found == id_.ranks.end() ? -1 : static_cast<int>(found - id_.ranks.begin());
+}
+
+void Session::on_letter(net::Peer from, Letter&& letter) {
+  const int member = member_of(from.rank);
+  if (member < 0) return;  // It says that it is a member, and by its own list it is not.
+  Effects effects;
+  {
+    base::Lock lock(mutex_);
+    met_[member] = std::max(met_[member], from.incarnation);
+    switch (letter.kind) {
+      case Letter::Kind::Contribution:
+        meetings_.came(letter.path, member, std::move(letter.contribution), effects);
+        break;
+      case Letter::Kind::Failed:
+        meetings_.failed(letter.path, member, {letter.code, letter.why}, effects);
+        break;
+      case Letter::Kind::Ended:
+        meetings_.ended(letter.path, member, letter.since, effects);
+        break;
+    }
+  }
+  perform(effects);
+}
+
+void Session::on_lost(net::Peer peer, const base::Status& why) {
+  const int member = member_of(peer.rank);
+  if (member < 0) return;
+  Effects effects;
+  {
+    base::Lock lock(mutex_);
+    auto& latest = lost_[member];
+    latest = std::max(latest, peer.incarnation);
+    // A life that ended before the group had to do with that member is not its concern.
+    const auto met = met_.find(member);
+    if (met == met_.end() || met->second > peer.incarnation) return;
+    meetings_.lost(member, why, effects);
+  }
+  perform(effects);
+}
+
+void Session::close(const base::Status& why) {
+  Effects effects;
+  {
+    base::Lock lock(mutex_);
+    meetings_.close(why, effects);
+  }
+  perform(effects);
+}
+
+void Session::perform(Effects& effects) {
+  const auto alive = services_.life().lock();
+  for (auto& tell : effects.tell) {
+    if (!alive) break;
+    Letter letter;
+    letter.kind = Letter::Kind::Failed;
+    letter.group = id_;
+    letter.path = std::move(tell.path);
+    letter.code = tell.why.code();
+    letter.why = tell.why.message();
+    for (const int member : tell.members) {
+      // Whoever is lost needs not hear it.
+      (void)services_.fabric.post(base::Rank(id_.ranks[member]), encode(letter)).status;
+    }
+  }
+  for (auto& done : effects.done) {
+    std::function<void(Outcome)> waiting;
+    {
+      base::Lock lock(mutex_);
+      if (auto found = waiting_.extract(done.path)) waiting = std::move(found.mapped());
+    }
+    if (waiting) waiting({std::move(done.status), std::move(done.came)});
+  }
+  effects = {};
+}
+
+}  // namespace farad::collectives

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "collectives/letter.h"
+#include "collectives/meetings.h"
+#include "net/fabric.h"
+
+namespace farad::collectives {
+
+/// What a group needs of its worker.
+struct Services {
+  net::Fabric& fabric;
+  std::function<std::string(base::Rank)> name_of;
+  std::function<void(const base::Status& why)> warn;
+  std::function<std::weak_ptr<void>()> life;  ///< expires when the fabric may no longer be used
+  std::function<int64_t()> context;           ///< the one that is current on this thread; 0 = none
+};
+
+/// One worker's place in one group: sends what it contributes, and waits for what the others do. Any thread.
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(GroupId id, int rank, std::chrono::milliseconds timeout, const Services& services);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(id_.ranks.size()); }
+  const GroupId& id() const { return id_; }
+
+  Path begin(uint64_t channel);
+  void begin(const Path& exchange);
+  void end(const Path& path);
+  /// Tells `members` that this one takes no part in backwards of that exchange from the `since`-th on.
+  void say_ended(const Path& exchange, const std::vector<int>& members, uint64_t since);
+
+  struct Request {
+    Path path;
+    Signature signature;
+    std::vector<at::Tensor> tensors;  ///< by member; undefined where there is nothing
+    std::vector<bool> requires_grad;  ///< likewise
+    std::vector<int> to;              ///< who gets a letter, with or without a tensor
+    std::vector<int> from;            ///< who is waited for
+  };
+  struct Outcome {
+    base::Status status;
+    std::map<int, Contribution> came;
+  };
+  /// Waits; takes messages in meanwhile. Not where messages are taken in.
+  Outcome meet(Request request);
+  /// The same without waiting, and with no limit of time: `done` is called once, by whoever brings it about, and is
+  /// short.
+  void start(Request request, std::function<void(Outcome)> done);
+
+  // On the driving thread:
+  void on_letter(net::Peer from, Letter&& letter);
+  void on_lost(net::Peer peer, const base::Status& why);
+  /// Whoever waits does so no longer.
+  void close(const base::Status& why);
+
+ private:
+  int member_of(base::Rank rank) const;
+  void start(Request request, base::TimePoint deadline, std::function<void(Outcome)> done);
+  net::Sent send(int member, const Letter& letter, base::TimePoint deadline);
+  void met(net::Peer peer);
+  void perform(Effects& effects);
+  base::Status closed() const;
+
+  const GroupId id_;
+  const int rank_;
+  const std::chrono::milliseconds timeout_;
+  const Services services_;
+
+  base::Mutex mutex_;
+  Meetings meetings_ GUARDED_BY(mutex_);
+  std::map<Path, std::function<void(Outcome)>> waiting_ GUARDED_BY(mutex_);
+  std::map<int, base::Incarnation> met_ GUARDED_BY(mutex_);   // the latest life of each that had to do with us
+  std::map<int, base::Incarnation> lost_ GUARDED_BY(mutex_);  // the latest that was lost
+};
+
+/// The time in which one operation goes on.
+class Ticket {
+ public:
+  Ticket(std::shared_ptr<Session> session, uint64_t channel = 0)
+      : session_(std::move(session)), path_(session_->begin(channel)) {}
+  ~Ticket() { session_->end(path_); }
+  Ticket(const Ticket&) = delete;
+
+  const std::shared_ptr<Session>& session() const { return session_; }
+  Path exchange(uint64_t which) const {
+    auto path = path_;
+    path.push_back(which);
+    return path;
+  }
+
+ private:
+  const std::shared_ptr<Session> session_;
+  const Path path_;
+};
+
+}  // namespace farad::collectives

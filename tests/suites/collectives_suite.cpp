@@ -1,0 +1,175 @@
+#include "suites/collectives_suite.h"
+
+namespace farad::test {
+namespace {
+
+constexpr Op every_op[] = {Op::Sum, Op::Mean, Op::Max, Op::Min, Op::Product};
+constexpr const char* op_names[] = {"Sum", "Mean", "Max", "Min", "Product"};
+
+Tensor reduced(const Tensors& tensors, Op op) {
+  const auto stacked = at::stack(tensors);
+  switch (op) {
+    case Op::Sum:
+      return stacked.sum(0);
+    case Op::Mean:
+      return stacked.mean(0);
+    case Op::Max:
+      return stacked.amax(0);
+    case Op::Min:
+      return stacked.amin(0);
+    case Op::Product:
+      return stacked.prod(0);
+  }
+  return {};
+}
+
+/// The `place`-th input of all.
+Tensors column(const std::vector<Tensors>& inputs, size_t place) {
+  Tensors all;
+  for (const auto& each : inputs) all.push_back(each[place]);
+  return all;
+}
+
+std::vector<Tensors> for_all(size_t size, const Tensors& result) { return std::vector<Tensors>(size, result); }
+
+Tensor empty() { return at::empty({0}, at::kDouble); }
+
+/// As long as the member's number says, if shapes may differ; one member has nothing at all.
+int64_t length(int rank, bool uneven) { return uneven ? (rank * 2 + 3) % 5 : 3; }
+
+std::function<Tensors(int, int)> one_each(std::vector<int64_t> shape) {
+  return [shape](int rank, int) { return Tensors{numbers(shape, rank)}; };
+}
+
+void add_reductions(std::vector<Operation>& all) {
+  for (size_t i = 0; i < std::size(every_op); ++i) {
+    const Op op = every_op[i];
+    const std::string name = op_names[i];
+    all.push_back({"all_reduce " + name, one_each({2, 3}),
+                   [op](farad::Group& group, const Tensors& in) { return Tensors{group.all_reduce(in[0], op)}; },
+                   [op](const auto& in) { return for_all(in.size(), {reduced(column(in, 0), op)}); }});
+    all.push_back(
+        {"reduce " + name, one_each({3}),
+         [op](farad::Group& group, const Tensors& in) { return Tensors{group.reduce(in[0], group.size() - 1, op)}; },
+         [op](const auto& in) {
+           auto out = for_all(in.size(), {empty()});
+           out.back() = {reduced(column(in, 0), op)};
+           return out;
+         },
+         false});
+    all.push_back({"reduce_scatter " + name,
+                   [](int rank, int size) {
+                     Tensors inputs;
+                     for (int i = 0; i < size; ++i) inputs.push_back(numbers({2, 1 + i % 2}, rank, i));
+                     return inputs;
+                   },
+                   [op](farad::Group& group, const Tensors& in) { return Tensors{group.reduce_scatter(in, op)}; },
+                   [op](const auto& in) {
+                     std::vector<Tensors> out;
+                     for (size_t i = 0; i < in.size(); ++i) out.push_back({reduced(column(in, i), op)});
+                     return out;
+                   }});
+  }
+}
+
+}  // namespace
+
+Tensor numbers(at::IntArrayRef shape, int rank, int which) {
+  const auto count = c10::multiply_integers(shape);
+  return at::arange(count, at::kDouble).mul(0.7).add(1.3 * rank + 0.41 * which + 0.5).sin().add(0.2).reshape(shape);
+}
+
+std::vector<Operation> all_operations(bool uneven) {
+  std::vector<Operation> all;
+  add_reductions(all);
+  const auto one = [uneven](int rank, int) { return Tensors{numbers({length(rank, uneven), 2}, rank)}; };
+  all.push_back({"all_gather", one, [](farad::Group& group, const Tensors& in) { return group.all_gather(in[0]); },
+                 [](const auto& in) { return for_all(in.size(), column(in, 0)); }});
+  all.push_back({"all_gather_cat", one,
+                 [](farad::Group& group, const Tensors& in) { return Tensors{group.all_gather_cat(in[0])}; },
+                 [](const auto& in) { return for_all(in.size(), {at::cat(column(in, 0))}); }});
+  all.push_back({"all_gather_cat dim -1",
+                 [uneven](int rank, int) { return Tensors{numbers({2, length(rank, uneven)}, rank)}; },
+                 [](farad::Group& group, const Tensors& in) { return Tensors{group.all_gather_cat(in[0], -1)}; },
+                 [](const auto& in) { return for_all(in.size(), {at::cat(column(in, 0), 1)}); }});
+  all.push_back({"all_to_all",
+                 [uneven](int rank, int size) {
+                   Tensors inputs;
+                   for (int i = 0; i < size; ++i) inputs.push_back(numbers({length(rank + 2 * i, uneven)}, rank, i));
+                   return inputs;
+                 },
+                 [](farad::Group& group, const Tensors& in) { return group.all_to_all(in); },
+                 [](const auto& in) {
+                   std::vector<Tensors> out;
+                   for (size_t i = 0; i < in.size(); ++i) out.push_back(column(in, i));
+                   return out;
+                 }});
+  all.push_back({"shift", one, [](farad::Group& group, const Tensors& in) { return Tensors{group.shift(in[0], -2)}; },
+                 [](const auto& in) {
+                   std::vector<Tensors> out;
+                   for (size_t i = 0; i < in.size(); ++i) out.push_back(in[(i + 2) % in.size()]);
+                   return out;
+                 }});
+  all.push_back({"broadcast", one,
+                 [](farad::Group& group, const Tensors& in) {
+                   return Tensors{group.broadcast(group.rank() == 0 ? in[0] : Tensor(), 0)};
+                 },
+                 [](const auto& in) { return for_all(in.size(), in[0]); }, false});
+  all.push_back({"gather", one,
+                 [](farad::Group& group, const Tensors& in) { return group.gather(in[0], group.size() / 2); },
+                 [](const auto& in) {
+                   auto out = for_all(in.size(), Tensors(in.size(), empty()));
+                   out[in.size() / 2] = column(in, 0);
+                   return out;
+                 },
+                 false});
+  all.push_back({"scatter",
+                 [uneven](int rank, int size) {
+                   Tensors inputs;
+                   for (int i = 0; i < size; ++i) inputs.push_back(numbers({length(i, uneven)}, rank, i));
+                   return inputs;
+                 },
+                 [](farad::Group& group, const Tensors& in) {
+                   return Tensors{group.scatter(group.rank() == 0 ? in : Tensors{}, 0)};
+                 },
+                 [](const auto& in) {
+                   std::vector<Tensors> out;
+                   for (size_t i = 0; i < in.size(); ++i) out.push_back({in[0][i]});
+                   return out;
+                 },
+                 false});
+  all.push_back({"send and recv", one,
+                 [](farad::Group& group, const Tensors& in) {
+                   // To the next, from the one before; alone there is nobody.
+                   if (group.size() == 1) return in;
+                   auto sent = group.send(in[0], (group.rank() + 1) % group.size());
+                   return Tensors{group.recv((group.rank() + group.size() - 1) % group.size()), sent};
+                 },
+                 [](const auto& in) {
+                   std::vector<Tensors> out;
+                   for (size_t i = 0; i < in.size(); ++i) {
+                     out.push_back(in[(i + in.size() - 1) % in.size()]);
+                     if (in.size() > 1) out.back().push_back(empty());
+                   }
+                   return out;
+                 },
+                 false});
+  return all;
+}
+
+void expect_same(const Tensors& got, const Tensors& expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].defined(), expected[i].defined()) << what << ", number " << i;
+    if (!expected[i].defined()) continue;
+    ASSERT_EQ(got[i].sizes(), expected[i].sizes()) << what << ", number " << i;
+    EXPECT_TRUE(at::allclose(got[i], expected[i], tolerance, tolerance)) << what << ", number " << i << ":\n"
+                                                                         << got[i] << "\nnot\n"
+                                                                         << expected[i];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, CollectivesSuite, testing::Values("local", "shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace farad::test

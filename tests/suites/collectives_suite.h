@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <farad/collectives.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "suites/rpc_suite.h"
+
+namespace farad::test {
+
+using at::Tensor;
+using Tensors = std::vector<Tensor>;
+
+/// One operation as the members of a group call it, and as one process computes it that has all inputs.
+struct Operation {
+  std::string name;
+  /// What a member gives: any number of tensors.
+  std::function<Tensors(int rank, int size)> inputs;
+  /// What it gets.
+  std::function<Tensors(farad::Group&, const Tensors&)> together;
+  /// What each gets, by member.
+  std::function<std::vector<Tensors>(const std::vector<Tensors>& inputs)> alone;
+  /// Every member gets something that leads back to the operation, and so do its gradients.
+  bool symmetric = true;
+};
+
+/// Every operation with every Op, in float64; shapes differ by member where they may and `uneven` is set.
+std::vector<Operation> all_operations(bool uneven);
+
+/// Numbers that depend on `rank` and `which` only.
+Tensor numbers(at::IntArrayRef shape, int rank, int which = 0);
+
+void expect_same(const Tensors& got, const Tensors& expected, double tolerance, const std::string& what);
+
+/// What collectives promise (include/farad/collectives.h), with all members in this process.
+class CollectivesSuite : public RpcSuite {};
+
+}  // namespace farad::test

@@ -1,0 +1,208 @@
+// What operations compute, and what happens if members do not do the same.
+
+#include <c10/core/GradMode.h>
+
+#include <atomic>
+
+#include "suites/collectives_suite.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+WorkerOptions impatient() {
+  WorkerOptions options;
+  options.rpc_timeout = 300ms;
+  return options;
+}
+
+}  // namespace
+
+TEST_P(CollectivesSuite, ComputesWhatOneProcessComputes) {
+  for (const int size : {1, 2, 3, 5}) {
+    auto workers = start(size);
+    for (const bool uneven : {false, true}) {
+      for (const auto& operation : all_operations(uneven)) {
+        std::vector<Tensors> inputs;
+        for (int rank = 0; rank < size; ++rank) inputs.push_back(operation.inputs(rank, size));
+        const auto expected = operation.alone(inputs);
+        workers.each([&](Worker& worker) {
+          farad::Group group(worker);
+          expect_same(operation.together(group, inputs[group.rank()]), expected[group.rank()], 1e-14, operation.name);
+        });
+      }
+    }
+  }
+}
+
+TEST_P(CollectivesSuite, ReducesEveryDtypeAndLargeTensorsTheSameEverywhere) {
+  auto workers = start(3);
+  constexpr int64_t large = 100'003;  // In slices, which do not come out even.
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kByte}) {
+    Tensors results(3);
+    Tensors expected;
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto whole = at::arange(large, at::kLong).remainder(7 + rank).add(1).to(type);
+      expected.push_back(whole);
+    }
+    workers.each([&](Worker& worker) {
+      farad::Group group(worker);
+      // Every other element of something twice as long: not contiguous.
+      const auto input = at::stack({expected[group.rank()], expected[group.rank()]}, 1).select(1, 0);
+      results[group.rank()] = group.all_reduce(input);
+      EXPECT_TRUE(at::equal(group.all_reduce(input, Op::Max), at::stack(expected).amax(0)));
+    });
+    EXPECT_TRUE(at::equal(results[0], expected[0] + expected[1] + expected[2])) << type;
+    EXPECT_EQ(results[0].scalar_type(), type);
+    EXPECT_TRUE(at::equal(results[0], results[1]) && at::equal(results[0], results[2])) << type;
+  }
+}
+
+TEST_P(CollectivesSuite, InputsMayBeChangedAndResultsAreNobodyElses) {
+  auto workers = start(3);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    for (int i = 0; i < 20; ++i) {
+      auto input = at::full({30'000}, double(group.rank() + i));
+      auto all = group.all_gather(input);
+      input.fill_(-1);
+      all[group.rank()].add_(1);
+      EXPECT_EQ(input[0].item<double>(), -1);
+      for (int other = 0; other < 3; ++other) {
+        EXPECT_TRUE(all[other].eq(double(other + i + (other == group.rank()))).all().item<bool>());
+      }
+    }
+  });
+}
+
+TEST_P(CollectivesSuite, GroupsOfAnyMembersWorkAtOnce) {
+  auto workers = start(4);
+  workers.each([](Worker& worker) {
+    farad::Group all(worker);
+    farad::Group half(worker, worker.rank() % 2 == 0 ? std::vector{2, 0} : std::vector{1, 3});
+    farad::Group again(worker);
+    EXPECT_EQ(half.size(), 2);
+    EXPECT_EQ(half.rank(), worker.rank() == 0 || worker.rank() == 3 ? 1 : 0);
+    const auto mine = at::scalar_tensor(worker.rank(), at::kLong);
+    auto in_all = all.all_reduce_async(mine);
+    auto in_again = again.all_gather_async(mine);
+    EXPECT_EQ(half.all_reduce(mine).item<int64_t>(), worker.rank() % 2 == 0 ? 2 : 4);
+    EXPECT_EQ(in_again.wait()[3].item<int64_t>(), 3);
+    EXPECT_EQ(in_all.wait().item<int64_t>(), 6);
+    all.barrier();
+  });
+}
+
+TEST_P(CollectivesSuite, OperationsWithoutWaitingGoByTheOrderOfTheirCalls) {
+  auto workers = start(3);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    std::vector<Future<Tensor>> sums;
+    for (int i = 0; i < 30; ++i) sums.push_back(group.all_reduce_async(at::full({3}, double(i))));
+    for (int i = 0; i < 30; ++i) EXPECT_EQ(sums[i].wait()[0].item<double>(), 3 * i);
+  });
+}
+
+TEST_P(CollectivesSuite, MembersThatDoNotDoTheSameAllHearWhoDidWhat) {
+  auto workers = start(3);
+  std::atomic<int> told{0};
+  workers.each([&](Worker& worker) {
+    farad::Group group(worker);
+    const auto expect_told = [&](const std::function<void()>& act, const char* one, const char* other) {
+      const auto text = message_of<Error>(act);
+      EXPECT_THAT(text, HasSubstr(one));
+      EXPECT_THAT(text, HasSubstr(other));
+      ++told;
+    };
+    const auto x = at::ones({2});
+    expect_told([&] { group.rank() == 1 ? (void)group.all_gather(x) : (void)group.all_reduce(x); },
+                "rank 1 (worker1) called all_gather(float32 [2])", "called all_reduce(Sum, float32 [2])");
+    expect_told([&] { group.all_reduce(at::ones({group.rank() == 2 ? 3 : 2})); },
+                "rank 2 (worker2) called all_reduce(Sum, float32 [3])", "all_reduce(Sum, float32 [2])");
+    expect_told([&] { group.all_reduce(x, group.rank() == 0 ? Op::Max : Op::Min); },
+                "rank 0 (worker0) called all_reduce(Max", "all_reduce(Min");
+    expect_told([&] { group.all_gather(group.rank() == 0 ? x.to(at::kDouble) : x); }, "all_gather(float64 [2])",
+                "all_gather(float32 [2])");
+    expect_told([&] { group.broadcast(x, group.rank() == 2 ? 2 : 0); }, "broadcast(root 2", "broadcast(root 0");
+    expect_told([&] { group.all_gather_cat(at::ones({2, group.rank() == 1 ? 3 : 2})); }, "float32 [2, 3]",
+                "float32 [2, 2]");
+    // The group goes on.
+    EXPECT_EQ(group.all_reduce(x).sum().item<double>(), 6);
+  });
+  EXPECT_EQ(told, 18);
+}
+
+TEST_P(CollectivesSuite, AMemberThatDoesNotComeIsNamedEverywhere) {
+  auto workers = start(3, impatient());
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    const auto x = at::ones({2});
+    if (group.rank() != 2) {
+      const auto text = message_of<Timeout>([&] { group.all_reduce(x); });
+      EXPECT_THAT(text, HasSubstr("all_reduce(Sum, float32 [2]), number 0 of group {0, 1, 2}: rank 2 (worker2)"));
+      EXPECT_THAT(text, HasSubstr("did not come in 300 ms"));
+    }
+    worker.barrier();
+    // It comes at last, and hears at once that the others have gone.
+    if (group.rank() == 2) {
+      EXPECT_THROW(group.all_reduce(x), Timeout);
+    }
+    worker.barrier();
+    EXPECT_EQ(group.all_reduce(x).sum().item<double>(), 6);
+  });
+}
+
+TEST_P(CollectivesSuite, AMemberThatIsLostFailsTheOthersAndTheSurvivorsGoOn) {
+  auto workers = start(3);
+  workers.each([](Worker& worker) { farad::Group(worker).barrier(); });
+  std::atomic<int> lost{0};
+  Door waiting;
+  std::thread killer([&] {
+    waiting.has_come(2);
+    workers.drop(1);
+  });
+  for (auto& thread : [&] {
+         std::vector<std::thread> threads;
+         for (const int rank : {0, 2}) {
+           threads.emplace_back([&, rank] {
+             farad::Group group(workers[rank]);
+             farad::Group pair(workers[rank], {0, 2});
+             waiting.open();
+             waiting.pass();
+             const auto text = message_of<PeerLost>([&] { group.all_reduce(at::ones({2})); });
+             EXPECT_THAT(text, HasSubstr("rank 1 (worker1)"));
+             EXPECT_THROW(group.barrier(), PeerLost);
+             EXPECT_EQ(pair.all_reduce(at::ones({2})).sum().item<double>(), 4);
+             ++lost;
+           });
+         }
+         return threads;
+       }()) {
+    thread.join();
+  }
+  killer.join();
+  EXPECT_EQ(lost, 2);
+}
+
+TEST_P(CollectivesSuite, MisuseIsToldBeforeAnythingIsSent) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    const auto x = at::ones({2});
+    EXPECT_THROW(group.all_reduce(Tensor()), c10::Error);
+    EXPECT_THROW(group.all_reduce(at::ones({2}, at::kLong), Op::Mean), c10::Error);
+    EXPECT_THROW(group.all_reduce(at::ones({2}, at::kComplexFloat), Op::Max), c10::Error);
+    EXPECT_THROW(group.all_to_all({x}), c10::Error);
+    EXPECT_THROW(group.broadcast(x, 2), c10::Error);
+    EXPECT_THROW(group.send(x, group.rank()), c10::Error);
+    EXPECT_THROW(group.all_gather_cat(x, 1), c10::Error);
+    EXPECT_THROW(farad::Group(worker, {1 - worker.rank()}), c10::Error);
+    EXPECT_THROW(farad::Group(worker, {0, 1, 1}), c10::Error);
+    EXPECT_THROW(farad::Group(worker, {0, 2}), c10::Error);
+    EXPECT_EQ(group.all_reduce(x).sum().item<double>(), 4);
+  });
+}
+
+}  // namespace farad::test

@@ -1,88 +1,130 @@
-// Three (or more) processes exchange tensors, and the first one tells what that costs.
+// Several processes train a small language model as a pipeline, and the first one tells how that went.
 
-#include <ATen/ops/equal.h>
-#include <ATen/ops/rand.h>
 #include <farad/error.h>
+#include <farad/spawn.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <new>
 #include <string>
-#include <vector>
+#include <string_view>
 
-#include "post_office.h"
+#include "demo/files.h"
+#include "demo/show.h"
 
 namespace farad::demo {
 namespace {
 
-using base::Clock;
-using base::Rank;
+constexpr const char* usage =
+    R"(usage: farad_demo [options]
 
-struct Measurement {
-  double p50_us;
-  double p99_us;
-  int rounds;
-};
+  --workers N      processes that the model is spread over (3)
+  --steps N        of the training (120)
+  --seed N         decides the model's first values and the order of passages (1)
+  --schedule NAME  1f1b (default), gpipe, interleaved
+  --resume         goes on from the last checkpoint of that seed
+  --out DIRECTORY  for what it writes (out/demo)
+  --help           says this
+)";
 
-/// As many rounds as fit into a good second, at least eight.
-int rounds_for(size_t bytes) { return std::clamp<int>(static_cast<int>((256 << 20) / (bytes + 1024)), 8, 5000); }
-
-Measurement measure(PostOffice& office, Rank rank, size_t bytes) {
-  const int rounds = rounds_for(bytes);
-  auto tensor = at::rand({static_cast<int64_t>(bytes / sizeof(float))});
-  std::vector<double> times;
-  for (int i = -rounds / 8; i < rounds; ++i) {
-    wire::Message letter;
-    letter.tensors = {tensor};
-    const auto start = Clock::now();
-    auto answer = office.ask(rank, std::move(letter));
-    if (i >= 0) times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-    // The first ones warm up, and prove that what comes back is what was sent.
-    if (i < 0 && !at::equal(answer.tensors.at(0), tensor)) throw Error("[demo] another tensor came back");
+template <class Number>
+Number number_of(std::string_view option, std::string_view text, Number least, Number most) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+    throw Error("[demo] " + std::string(option) + " " + std::string(text) + ": a number from " + std::to_string(least) +
+                " to " + std::to_string(most) + " is needed");
   }
-  std::sort(times.begin(), times.end());
-  return {times[times.size() / 2], times[times.size() * 99 / 100], rounds};
+  return value;
 }
 
-std::string readable(size_t bytes) {
-  if (bytes < 1024) return std::to_string(bytes) + " B";
-  if (bytes < (1 << 20)) return std::to_string(bytes >> 10) + " KiB";
-  return std::to_string(bytes >> 20) + " MiB";
-}
-
-void tell(PostOffice& office) {
-  const auto members = office.fabric().members();
-  std::printf("%zu workers have met:", members.size());
-  for (const auto& member : members) std::printf(" %s", member.name.c_str());
-  std::printf("\n\nA tensor of float32 goes to another process and comes back, checked:\n\n");
-  std::printf("  %-10s %-5s %9s %12s %12s %14s %8s\n", "to", "by", "size", "p50", "p99", "moved", "rounds");
-  for (const auto& member : members) {
-    if (member.rank == office.fabric().self().rank) continue;
-    for (size_t bytes : {size_t{16}, size_t{64} << 10, size_t{1} << 20, size_t{16} << 20}) {
-      const auto result = measure(office, member.rank, bytes);
-      const double gigabytes = 2.0 * static_cast<double>(bytes) / result.p50_us / 1e3;
-      std::printf("  %-10s %-5s %9s %9.1f us %9.1f us %9.2f GB/s %8d\n", member.name.c_str(),
-                  std::string(office.fabric().transport_to(member.rank)).c_str(), readable(bytes).c_str(),
-                  result.p50_us, result.p99_us, gigabytes, result.rounds);
-      std::fflush(stdout);
+ShowOptions parse(int argc, char** argv) {
+  ShowOptions options;
+  for (int i = 1; i < argc; i++) {
+    const std::string_view option = argv[i];
+    const auto value = [&]() -> std::string_view {
+      if (i + 1 >= argc) throw Error("[demo] " + std::string(option) + " needs a value; see --help");
+      return argv[++i];
+    };
+    if (option == "--workers") {
+      options.workers = number_of(option, value(), 1, 6);
+    } else if (option == "--steps") {
+      options.steps = number_of<int64_t>(option, value(), 1, 1'000'000);
+    } else if (option == "--seed") {
+      options.seed = number_of<uint64_t>(option, value(), 0, 1'000'000'000);
+    } else if (option == "--schedule") {
+      options.schedule = schedule_named(value());
+    } else if (option == "--resume") {
+      options.resume = true;
+    } else if (option == "--out") {
+      options.out = value();
+    } else {
+      throw Error("[demo] there is no option \"" + std::string(option) + "\"; see --help");
     }
   }
-  std::printf("\nThe times are those of a round trip: there, and back.\n");
+  return options;
+}
+
+/// Shared by all processes, so that it does not matter which of them the signal meets.
+std::atomic<bool>* stop = nullptr;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+/// The first Ctrl-C ends the training in good order; the next one ends the process.
+void stop_on_signals() {
+  void* shared = ::mmap(nullptr, sizeof *stop, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  TORCH_CHECK(shared != MAP_FAILED, "[demo] mmap: ", std::strerror(errno));
+  stop = new (shared) std::atomic<bool>(false);
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop->store(true); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+}
+
+/// The processes share the cores, so none uses several for one operation. OpenMP reads that when a program is loaded.
+void use_one_thread_per_operation(char** argv) {
+  if (std::getenv("OMP_NUM_THREADS")) return;
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  ::execv("/proc/self/exe", argv);
+}
+
+int run(const ShowOptions& options) {
+  stop_on_signals();
+  try {
+    spawn(options.workers, [&](Worker& worker) {
+      if (worker.rank() == 0) show(worker, options, *stop);
+    });
+  } catch (const Error& error) {
+    std::fprintf(stderr, "\nfarad_demo: %s\n", error.what_without_backtrace());
+    if (const auto last = Checkpoints(checkpoints_of(options)).last()) {
+      std::fprintf(stderr, "The last checkpoint is %s, after step %ld; --resume goes on from there.\n",
+                   last->path.c_str(), static_cast<long>(last->steps));
+    }
+    return 1;
+  }
+  return *stop ? 130 : 0;
 }
 
 }  // namespace
 }  // namespace farad::demo
 
-int main() {
-  try {
-    farad::demo::PostOffice office;
-    if (office.fabric().self().rank.value == 0) farad::demo::tell(office);
-    office.finish();
-  } catch (const c10::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what_without_backtrace());
-    return 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; i++) {
+    if (std::string_view(argv[i]) == "--help") return std::fputs(farad::demo::usage, stdout) < 0;
   }
+  try {
+    const auto options = farad::demo::parse(argc, argv);
+    farad::demo::use_one_thread_per_operation(argv);
+    return farad::demo::run(options);
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "farad_demo: %s\n", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "farad_demo: %s\n", error.what());
+  }
+  return 1;
 }

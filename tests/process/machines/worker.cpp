@@ -11,12 +11,12 @@
 #include <string>
 #include <utility>
 
-#include "demo/post_office.h"
+#include "post_office.h"
 
 namespace farad::test {
 namespace {
 
-void exchange_tensors(demo::PostOffice& office) {
+void exchange_tensors(PostOffice& office) {
   const auto& self = office.fabric().self();
   std::fprintf(stderr, "%s is at %s\n", self.name.c_str(), self.addresses.at("tcp").c_str());
   const auto tensor = at::full({100'000}, self.rank.value + 0.5, at::kFloat);  // More than goes at once.
@@ -36,7 +36,7 @@ void exchange_tensors(demo::PostOffice& office) {
 
 int main() {
   try {
-    farad::demo::PostOffice office;
+    farad::test::PostOffice office;
     farad::test::exchange_tensors(office);
     office.finish();
   } catch (const c10::Error& error) {

@@ -6,16 +6,16 @@
 #include "base/mutex.h"
 #include "net/fabric.h"
 
-namespace farad::demo {
+namespace farad::test {
 
-/// What the demo's messages mean.
+/// What the messages mean.
 enum class Letter : uint8_t {
   Question,  ///< to be sent back as an Answer
   Answer,
   GoodBye,
 };
 
-/// One worker of the demo: sends every question back, and can ask one at a time.
+/// A worker that sends every question back, and can ask one at a time.
 class PostOffice : private net::Sink {
  public:
   /// Joins the group that the environment describes; throws what Fabric::join throws.
@@ -44,4 +44,4 @@ class PostOffice : private net::Sink {
   std::shared_ptr<net::Waiter> all_done_;
 };
 
-}  // namespace farad::demo
+}  // namespace farad::test

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace farad::demo {
+namespace farad::test {
 
 PostOffice::PostOffice() {
   const auto options = WorkerOptions::from_environment();
@@ -79,4 +79,4 @@ void PostOffice::fail(const base::Status& why) {
   all_done_->complete();
 }
 
-}  // namespace farad::demo
+}  // namespace farad::test

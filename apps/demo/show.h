@@ -1,0 +1,29 @@
+#pragma once
+
+#include <farad/worker.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "demo/schedule.h"
+
+namespace farad::demo {
+
+struct ShowOptions {
+  int workers = 3;
+  int64_t steps = 120;
+  uint64_t seed = 1;
+  PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
+  bool resume = false;
+  std::string out = "out/demo";
+};
+
+/// Where the checkpoints of such a run lie.
+std::string checkpoints_of(const ShowOptions& options);
+
+/// What worker 0 does: trains the model over all workers, then in this process alone, and tells of both. As soon as
+/// `stop` is true it saves what it has and returns.
+void show(Worker& worker, const ShowOptions& options, const std::atomic<bool>& stop);
+
+}  // namespace farad::demo

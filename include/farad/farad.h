@@ -9,6 +9,7 @@
 #include <farad/fields.h>
 #include <farad/future.h>
 #include <farad/loss_scale.h>
+#include <farad/module.h>
 #include <farad/optim.h>
 #include <farad/options.h>
 #include <farad/rref.h>

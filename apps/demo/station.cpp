@@ -28,6 +28,7 @@ double cpu_seconds() {
 Station::Station(Worker& worker, const PipelineOptions& options, int place)
     : turns_(worker, order_of(options.schedule, options.shape, place)) {
   const int64_t blocks = options.model.blocks, stages = options.shape.stages();
+  TORCH_CHECK(stages <= blocks, "[pipeline] ", blocks, " blocks are too few for ", stages, " stages");
   for (int chunk = 0; chunk < options.shape.chunks; chunk++) {
     const int64_t stage = chunk * options.shape.workers + place;
     parts_.push_back(

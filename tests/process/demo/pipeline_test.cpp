@@ -1,14 +1,11 @@
 // A model in stages learns as the same model in one process does.
 
-#include <ATen/ops/allclose.h>
 #include <farad/spawn.h>
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
-#include "demo/schedule.h"
-#include "demo/training.h"
+#include "process/demo/small_training.h"
 
 namespace farad::demo {
 namespace {
@@ -19,34 +16,11 @@ struct Case {
   PipelineShape shape;
 };
 
-TrainingOptions small(const Case& example, const Text& text) {
-  TrainingOptions options;
-  auto& model = options.pipeline.model;
-  model.vocabulary = text.vocabulary();
-  model.context = 12;
-  model.width = 16;
-  model.heads = 2;
-  model.blocks = 6;
-  options.pipeline.schedule = example.schedule;
-  options.pipeline.shape = example.shape;
-  options.batch = 12;
-  options.steps = 6;
-  return options;
-}
-
-void expect_close(const std::vector<at::Tensor>& these, const std::vector<at::Tensor>& those) {
-  ASSERT_EQ(these.size(), those.size());
-  for (size_t i = 0; i < these.size(); i++) {
-    EXPECT_TRUE(at::allclose(these[i], those[i].detach(), 1e-4, 1e-5))
-        << "parameter " << i << " differs by " << (these[i] - those[i]).abs().max().item<double>();
-  }
-}
-
 class PipelineTest : public testing::TestWithParam<Case> {};
 
 TEST_P(PipelineTest, LossesAndParametersAreThoseOfOneProcess) {
   const Text text(essay());
-  const auto options = small(GetParam(), text);
+  const auto options = small_training(text, GetParam().schedule, GetParam().shape);
   LocalTraining here(text, options);
   spawn_threads(options.pipeline.shape.workers, [&](Worker& worker) {
     if (worker.rank() != 0) return;
@@ -61,7 +35,7 @@ TEST_P(PipelineTest, LossesAndParametersAreThoseOfOneProcess) {
 
 TEST_P(PipelineTest, NoWorkerKeepsMoreThanItsScheduleSays) {
   const Text text(essay());
-  const auto options = small(GetParam(), text);
+  const auto options = small_training(text, GetParam().schedule, GetParam().shape);
   const auto& [model, schedule, shape] = options.pipeline;
   spawn_threads(shape.workers, [&](Worker& worker) {
     if (worker.rank() != 0) return;

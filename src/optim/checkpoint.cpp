@@ -129,10 +129,10 @@ void CheckpointWriter::remove_others() const {
 }
 
 CheckpointWriter::~CheckpointWriter() {
+  if (finished_) return;
   std::error_code error;
-  for (const auto& [name, mark] : files_) {
-    if (!finished_) std::filesystem::remove(path(name), error);
-  }
+  for (const auto& [name, mark] : files_) std::filesystem::remove(path(name), error);
+  std::filesystem::remove(path(aside_name), error);
 }
 
 Status read_checkpoint(const std::string& directory, CheckpointFacts& facts, NamedTensors& tensors) {

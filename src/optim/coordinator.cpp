@@ -30,6 +30,10 @@ std::map<int, ShardPlan> plans_of(const std::vector<Coordinator::Group>& groups,
   return plans;
 }
 
+[[noreturn]] void raise(base::Code code, const std::string& text) {
+  std::rethrow_exception(base::Status(code, text).exception());
+}
+
 }  // namespace
 
 template <auto Fn, class... A>
@@ -40,6 +44,23 @@ auto Coordinator::all(const A&... args) const {
     replies.push_back(or_error<Reply>([&] { return part.template rpc_async<Fn>(args...); }));
   }
   return replies;
+}
+
+template <class Reply, class Take>
+void Coordinator::await(const char* operation, const std::vector<Reply>& replies, const Take& take) const {
+  base::Status first;
+  for (size_t i = 0; i < replies.size(); i++) {
+    try {
+      take(replies[i]);
+    } catch (const std::exception&) {
+      const auto why = base::status_of(std::current_exception());
+      if (first.ok()) {
+        first = {why.code(), std::string("[optim] ") + operation + ": " + name_of(i) + ": " + why.message() +
+                                 "; what other workers have of this context's gradients may be changed"};
+      }
+    }
+  }
+  first.raise();
 }
 
 Coordinator::Coordinator(Services services, const std::vector<Group>& groups) : services_(std::move(services)) {
@@ -103,15 +124,27 @@ bool Coordinator::step_alone(const Recipe& recipe) {
   try {
     answer.vote = parts_[0].rpc_sync<&Participant::step>(patient);
   } catch (const Timeout&) {
-    answer.error = std::current_exception();
-    // It may be about to end: the owner's word counts.
-    if (parts_[0].rpc_sync<&Participant::abort>(recipe.step) == Standing::Committed) return true;
+    return settle_late(recipe.step, std::current_exception());
   } catch (const std::exception&) {
     answer.error = std::current_exception();
   }
   if (!answer.error && answer.vote == Vote::NotFinite) return false;
   if (!answer.error && answer.vote == Vote::Ready) return true;
   fail(recipe.step, 0, answer.error);
+}
+
+bool Coordinator::settle_late(uint64_t step, const std::exception_ptr& timeout) {
+  auto standing = Standing::Aborted;
+  try {
+    standing = parts_[0].rpc_sync<&Participant::abort>(step);  // It may be about to end: the owner's word counts.
+  } catch (const PeerLost&) {
+    fail(step, 0, std::current_exception());
+  } catch (const std::exception&) {
+    const auto why = base::status_of(std::current_exception());
+    raise(why.code(), name_of_step(step) + ": what became of it at " + name_of(0) + " is not known: " + why.message());
+  }
+  if (standing == Standing::Committed) return true;
+  fail(step, 0, timeout);
 }
 
 std::vector<Coordinator::Answer> Coordinator::prepare_together(const Recipe& recipe) {
@@ -169,8 +202,7 @@ void Coordinator::commit(uint64_t step) {
   if (!applied.empty()) text += "it is applied at " + applied + "; ";
   if (!not_applied.empty()) text += "it is not applied at " + not_applied + ", which took this worker for lost; ";
   if (!unknown.empty()) text += "what became of it at " + unknown + " is not known: " + first.message();
-  const auto code = first.ok() ? base::Code::Aborted : first.code();
-  base::Status(code, text).raise();
+  raise(first.ok() ? base::Code::Aborted : first.code(), text);
 }
 
 void Coordinator::fail(uint64_t step, size_t part, const std::exception_ptr& error) {
@@ -179,19 +211,18 @@ void Coordinator::fail(uint64_t step, size_t part, const std::exception_ptr& err
   const std::string where = parts_.size() == 1 && why.code() == base::Code::PeerLost
                                 ? "; its parameters are lost with it"
                                 : "; no parameter has moved at any worker that is left";
-  base::Status(why.code(), name_of_step(step) + ": " + name_of(part) + ": " + why.message() + where).raise();
-  throw Error("[optim] unreachable");
+  raise(why.code(), name_of_step(step) + ": " + name_of(part) + ": " + why.message() + where);
 }
 
 double Coordinator::clip_grad_norm(int64_t context, double max_norm) {
   TORCH_CHECK(max_norm >= 0, "[optim] clip_grad_norm: the norm can be at most ", max_norm, "?");
   const Turn turn(*this);
   double sum = 0;
-  for (const auto& part : all<&Participant::squared_norm>(context)) sum += part.wait();
+  await("clip_grad_norm", all<&Participant::squared_norm>(context), [&](const auto& part) { sum += part.wait(); });
   const double norm = std::sqrt(sum);
   const double factor = max_norm / (norm + 1e-6);  // as torch::nn::utils::clip_grad_norm_ has it
   if (std::isfinite(norm) && factor < 1) {
-    for (const auto& part : all<&Participant::scale_gradients>(context, factor)) part.wait();
+    await("clip_grad_norm", all<&Participant::scale_gradients>(context, factor), [](const auto& part) { part.wait(); });
   }
   return norm;
 }
@@ -199,7 +230,8 @@ double Coordinator::clip_grad_norm(int64_t context, double max_norm) {
 void Coordinator::clip_grad_value(int64_t context, double max_value) {
   TORCH_CHECK(max_value >= 0, "[optim] clip_grad_value: a value can be at most ", max_value, "?");
   const Turn turn(*this);
-  for (const auto& part : all<&Participant::clamp_gradients>(context, max_value)) part.wait();
+  await("clip_grad_value", all<&Participant::clamp_gradients>(context, max_value),
+        [](const auto& part) { part.wait(); });
 }
 
 }  // namespace farad::optim

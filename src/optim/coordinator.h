@@ -56,6 +56,8 @@ class Coordinator {
   class Turn;
 
   bool step_alone(const Recipe& recipe);
+  /// The only owner has not answered in time: whether the step is taken there. Throws `timeout` if not.
+  bool settle_late(uint64_t step, const std::exception_ptr& timeout);
   /// The first half, everywhere. False if a gradient is not finite; throws what went wrong. Then it is aborted.
   bool prepare(Recipe& recipe);
   std::vector<Answer> prepare_together(const Recipe& recipe);
@@ -68,6 +70,10 @@ class Coordinator {
   /// Calls each part. That one is lost already is in its reply, not thrown: the others are called all the same.
   template <auto Fn, class... A>
   auto all(const A&... args) const;
+  /// Takes every reply; throws what the first one threw, with its owner's name, once all have come.
+  template <class Reply, class Take>
+  void await(const char* operation, const std::vector<Reply>& replies, const Take& take) const;
+  void write(const std::string& directory);
 
   const Services services_;
   std::vector<int> owners_;                    // in the order of their ranks

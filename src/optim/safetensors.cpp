@@ -214,40 +214,6 @@ at::Tensor tensor_in(const at::Tensor& bytes, uint64_t offset, const Extent& ext
   return copy;
 }
 
-Status take_apart(const std::string& path, const at::Tensor& bytes, NamedTensors& tensors) {
-  const auto size = static_cast<uint64_t>(bytes.numel());
-  const auto* data = bytes.data_ptr<uint8_t>();
-  uint64_t header = 0;
-  if (size < sizeof header) return failed(path, "is too short to be a safetensors file");
-  std::memcpy(&header, data, sizeof header);
-  const uint64_t begin = sizeof header + header;
-  if (header > most_header || begin > size) {
-    return failed(path, "is no safetensors file: its header would have " + std::to_string(header) + " bytes");
-  }
-  Json json;
-  std::string why;
-  if (!parse({reinterpret_cast<const char*>(data) + sizeof header, header}, json, why)) return failed(path, why);
-  NamedTensors found;
-  std::map<uint64_t, uint64_t> extents;
-  for (const auto& [name, value] : json.items()) {
-    if (name == "__metadata__") continue;
-    Extent extent;
-    if (!read_extent(value, size - begin, extent, why)) return failed(path, "tensor \"" + name + "\" " + why);
-    if (extent.end > extent.begin && !extents.emplace(extent.begin, extent.end).second) {
-      return failed(path, "tensor \"" + name + "\" lies where another one does");
-    }
-    found.emplace(name, tensor_in(bytes, begin, extent));
-  }
-  uint64_t next = 0;  // Without gaps and overlaps, so that every byte has one meaning.
-  for (const auto& [first, last] : extents) {
-    if (first != next) return failed(path, "its tensors do not lie one after the other");
-    next = last;
-  }
-  if (next != size - begin) return failed(path, "its tensors do not fill it");
-  tensors = std::move(found);
-  return {};
-}
-
 }  // namespace
 
 Status write_tensors(const std::string& path, const NamedTensors& tensors, FileMark& mark) {
@@ -295,6 +261,40 @@ Status read_tensors(const std::string& path, NamedTensors& tensors) {
   at::Tensor bytes;
   if (auto status = read_file(path, INT64_MAX, bytes); !status.ok()) return status;
   return take_apart(path, bytes, tensors);
+}
+
+Status take_apart(const std::string& path, const at::Tensor& bytes, NamedTensors& tensors) {
+  const auto size = static_cast<uint64_t>(bytes.numel());
+  const auto* data = bytes.data_ptr<uint8_t>();
+  uint64_t header = 0;
+  if (size < sizeof header) return failed(path, "is too short to be a safetensors file");
+  std::memcpy(&header, data, sizeof header);
+  const uint64_t begin = sizeof header + header;
+  if (header > most_header || begin > size) {
+    return failed(path, "is no safetensors file: its header would have " + std::to_string(header) + " bytes");
+  }
+  Json json;
+  std::string why;
+  if (!parse({reinterpret_cast<const char*>(data) + sizeof header, header}, json, why)) return failed(path, why);
+  NamedTensors found;
+  std::map<uint64_t, uint64_t> extents;
+  for (const auto& [name, value] : json.items()) {
+    if (name == "__metadata__") continue;
+    Extent extent;
+    if (!read_extent(value, size - begin, extent, why)) return failed(path, "tensor \"" + name + "\" " + why);
+    if (extent.end > extent.begin && !extents.emplace(extent.begin, extent.end).second) {
+      return failed(path, "tensor \"" + name + "\" lies where another one does");
+    }
+    found.emplace(name, tensor_in(bytes, begin, extent));
+  }
+  uint64_t next = 0;  // Without gaps and overlaps, so that every byte has one meaning.
+  for (const auto& [first, last] : extents) {
+    if (first != next) return failed(path, "its tensors do not lie one after the other");
+    next = last;
+  }
+  if (next != size - begin) return failed(path, "its tensors do not fill it");
+  tensors = std::move(found);
+  return {};
 }
 
 Status write_text(const std::string& path, const std::string& text) {

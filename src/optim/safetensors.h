@@ -30,6 +30,9 @@ base::Status read_tensors(const std::string& path, const FileMark& mark, NamedTe
 /// The same of a file of which nothing is known.
 base::Status read_tensors(const std::string& path, NamedTensors& tensors);
 
+/// The tensors in the bytes of such a file, which may be anything; `path` is for what it says of them.
+base::Status take_apart(const std::string& path, const at::Tensor& bytes, NamedTensors& tensors);
+
 /// Writes a text and waits until the disk has it.
 base::Status write_text(const std::string& path, const std::string& text);
 /// Of at most `limit` bytes.

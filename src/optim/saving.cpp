@@ -78,6 +78,15 @@ void check(const CheckpointFacts& here, const CheckpointFacts& there, const std:
 
 void Coordinator::save(const std::string& directory) {
   const Turn turn(*this);
+  try {
+    write(directory);
+  } catch (const std::exception&) {
+    const auto why = base::status_of(std::current_exception());
+    base::Status(why.code(), "[optim] checkpoint " + directory + " was not saved: " + why.message()).raise();
+  }
+}
+
+void Coordinator::write(const std::string& directory) {
   CheckpointWriter writer(directory);
   writer.begin().raise();
   // A step that does nothing: while it is open, no other optimizer changes the parameters.
@@ -86,7 +95,13 @@ void Coordinator::save(const std::string& directory) {
   hold.rates = rates_;
   prepare(hold);
   try {
-    for (const auto& part : parts_) writer.add(named(part.rpc_sync<&Participant::images>())).raise();
+    for (size_t i = 0; i < parts_.size(); i++) {
+      try {
+        writer.add(named(parts_[i].rpc_sync<&Participant::images>())).raise();
+      } catch (const PeerLost&) {
+        fail(hold.step, i, std::current_exception());
+      }
+    }
   } catch (...) {
     abort(hold.step);
     throw;

@@ -18,5 +18,7 @@ void fuzz_tensor(Input input);
 void fuzz_value(Input input);
 /// The arguments of a call by name.
 void fuzz_ivalue(Input input);
+/// A file of tensors, as checkpoints have them.
+void fuzz_safetensors(Input input);
 
 }  // namespace farad::fuzz

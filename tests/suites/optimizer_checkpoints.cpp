@@ -92,6 +92,42 @@ TEST_P(OptimizerCheckpoints, NewOneReplacesTheOldAndLeavesNothingOfIt) {
   for (size_t i = 0; i < values.size(); i++) EXPECT_TRUE(at::equal(loaded[i], values[i]));
 }
 
+TEST_P(OptimizerCheckpoints, FailedSaveLeavesNothingOfItself) {
+  Group group = start(2);
+  const Twins twins(group, {1});
+  DistributedOptimizer<SGD> far(group[0], twins.far(), SGDOptions(0.05));
+  const auto in_the_way = directory_.file("manifest.json");
+  fs::create_directories(in_the_way + "/not empty");
+  EXPECT_THAT(message_of<Error>([&] { far.save(directory_.path()); }),
+              AllOf(HasSubstr(directory_.path()), HasSubstr("was not saved"), HasSubstr("rename")));
+  for (const auto& entry : fs::directory_iterator(directory_.path())) EXPECT_EQ(entry.path(), in_the_way);
+  fs::remove_all(in_the_way);
+  EXPECT_NO_THROW(far.save(directory_.path()));
+}
+
+TEST_P(OptimizerCheckpoints, WhereAnOwnerIsLostTheOldOneStays) {
+  {
+    Group group = start(3);
+    const Twins twins(group, {1, 2});
+    DistributedOptimizer<SGD> far(group[0], twins.far(), SGDOptions(0.05));
+    far.save(directory_.path());
+    const auto before = files();
+    step(group, twins, far, 0);
+    group.drop(2);
+    for (int i = 0; i < 2; i++) {  // The second time as well: it is not stuck in the first.
+      EXPECT_THAT(message_of<PeerLost>([&] { far.save(directory_.path()); }),
+                  AllOf(HasSubstr("was not saved"), HasSubstr("worker2")));
+    }
+    EXPECT_EQ(files(), before);
+  }
+  Group group = start(3);
+  const Twins twins(group, {2, 1});
+  DistributedOptimizer<SGD> far(group[0], twins.far(), SGDOptions(0.05));
+  step(group, twins, far, 0);
+  far.load(directory_.path());
+  twins.expect_equal();
+}
+
 TEST_P(OptimizerCheckpoints, DamagedOnesAreRefusedByNameAndChangeNothing) {
   Group group = start(3);
   const Twins twins(group, {1, 2});

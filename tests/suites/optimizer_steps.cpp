@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "suites/optimizer_twins.h"
+#include "worker_core.h"
 
 namespace farad::test {
 namespace {
@@ -23,6 +24,8 @@ Tensor make_leaf(double value) { return at::full({3, 2}, value, at::kDouble).req
 Tensor make_constant() { return at::ones({3}, at::kDouble); }
 Tensor make_computed() { return make_leaf(1) * 2; }
 Tensor value_of(Tensor& parameter) { return parameter.detach(); }
+/// Workers of a suite live in one process, so it means the same here.
+uint64_t address_of(Tensor& parameter) { return reinterpret_cast<uint64_t>(parameter.unsafeGetTensorImpl()); }
 bool has_grad(Tensor& parameter) { return parameter.grad().defined(); }
 /// The rows of a weight, with a sparse gradient.
 Tensor embed(Tensor& weight) { return at::embedding(weight, at::arange(2), -1, false, true); }
@@ -199,6 +202,43 @@ TEST_P(OptimizerSuite, WhatCannotBeOptimizedIsRefusedByItsNumberAndOwner) {
   };
   EXPECT_THAT(make({good, computed}), AllOf(HasSubstr("worker1"), HasSubstr("parameter 1"), HasSubstr("leaves")));
   EXPECT_THAT(make({good, good}), AllOf(HasSubstr("worker1"), HasSubstr("parameter 1"), HasSubstr("given before")));
+}
+
+TEST_P(OptimizerSuite, ClippingNamesAnOwnerThatIsLost) {
+  Group group = start(3);
+  const Twins twins(group, {1, 2});
+  DistributedOptimizer<SGD> far(group[0], twins.far(), SGDOptions(0.05));
+  Context context(group[0]);
+  context.backward({twins.far_loss(Twins::input(0))});
+  group.drop(2);
+  for (int i = 0; i < 2; i++) {  // The second time as well: it is not stuck in the first.
+    EXPECT_THAT(message_of<PeerLost>([&] { far.clip_grad_norm(context, 1); }),
+                AllOf(HasSubstr("clip_grad_norm"), HasSubstr("worker2")));
+    EXPECT_THAT(message_of<PeerLost>([&] { far.clip_grad_value(context, 1); }),
+                AllOf(HasSubstr("clip_grad_value"), HasSubstr("worker2")));
+  }
+}
+
+TEST_P(OptimizerSuite, StepThatTakesTooLongAtTheOnlyOwnerIsDropped) {
+  WorkerOptions options;
+  options.rpc_timeout = std::chrono::milliseconds(200);
+  Group group = start(2, options);
+  auto& worker = group[0];
+  const auto leaf = worker.remote<make_leaf>("worker1", 1.0);
+  DistributedOptimizer<SGD> optimizer(worker, {leaf}, SGDOptions(1));
+  Context context(worker);
+  context.backward({leaf.to_here().sum()});
+
+  // As if another optimizer were in the middle of a step.
+  auto& locks = detail::WorkerCore::of(group[1]).optim().locks();
+  const optim::StepId other{~uint64_t{0}, 1};
+  ASSERT_TRUE(locks.try_lock(other, {reinterpret_cast<const void*>(leaf.rpc_sync<address_of>())}));
+  EXPECT_THAT(message_of<Timeout>([&] { optimizer.step(context); }),
+              AllOf(HasSubstr("step 1"), HasSubstr("worker1"), HasSubstr("no parameter has moved")));
+  locks.unlock(other);
+  EXPECT_TRUE(at::equal(leaf.rpc_sync<value_of>(), make_leaf(1).detach()));
+  optimizer.step(context);
+  EXPECT_TRUE(at::equal(leaf.rpc_sync<value_of>(), make_leaf(0).detach()));
 }
 
 TEST_P(OptimizerSuite, OptimizersThatShareParametersTakeTurns) {

@@ -166,6 +166,46 @@ TEST_P(OptimizerProcess, OwnerThatDiesInTheMiddleLeavesTheOtherWholeAndTheErrorS
   EXPECT_EQ(steps_of(2), taken + applied) << error;
 }
 
+TEST_P(OptimizerProcess, OwnerThatDiesWhileGradientsAreClippedAndSavedIsNamed) {
+  for (int rank : {1, 2}) bear<be_a_member>(rank);
+  join();
+  const auto one = worker_->remote<parameter_here>(1), other = worker_->remote<parameter_here>(2);
+  Sgd optimizer(*worker_, {one, other}, torch::optim::SGDOptions(1));
+  const auto checkpoint = directory_.file("checkpoint");
+  std::atomic<int> rounds = 0;
+  std::thread killer([&] {
+    EXPECT_TRUE(eventually([&] { return rounds >= 5; }));
+    kill(1);
+  });
+  std::string error;
+  try {
+    Context context(*worker_);
+    context.backward({worker_->rpc_sync<sum_here>(1) + worker_->rpc_sync<sum_here>(2)});
+    for (;; rounds++) {
+      optimizer.clip_grad_norm(context, 1);
+      optimizer.save(checkpoint);
+    }
+  } catch (const Error& lost) {
+    error = lost.what_without_backtrace();
+  }
+  killer.join();
+  EXPECT_THAT(error, testing::ContainsRegex("clip_grad_norm|checkpoint"));
+  EXPECT_THAT(error, testing::ContainsRegex("worker ?1"));
+
+  // Those that are left go on, and what was saved is whole.
+  Sgd smaller(*worker_, {other}, torch::optim::SGDOptions(1));
+  {
+    Context context(*worker_);
+    context.backward({worker_->rpc_sync<sum_here>(2)});
+    smaller.step(context);
+  }
+  EXPECT_EQ(steps_of(2), 1);
+  const auto elsewhere = worker_->remote<parameter_here>(0);
+  Sgd resumed(*worker_, {elsewhere, other}, torch::optim::SGDOptions(1));
+  resumed.load(checkpoint);
+  EXPECT_EQ(steps_of(2), 0);
+}
+
 TEST_P(OptimizerProcess, OwnersAgreeWhenTheCoordinatorIsKilledInTheMiddle) {
   bear<be_a_member>(1);
   bear<be_a_trainer>(2);

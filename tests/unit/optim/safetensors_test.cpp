@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "fuzz/replay.h"
 #include "temporary_directory.h"
 
 namespace farad::optim {
@@ -114,6 +115,8 @@ TEST_F(Safetensors, HostileFilesAreRefusedByWhatIsWrong) {
   std::ofstream(path_) << "short";
   EXPECT_THAT(read_tensors(path_, read).message(), HasSubstr("too short"));
 }
+
+TEST(Regressions, EveryKeptFileIsSurvived) { EXPECT_GT(fuzz::replay("safetensors", fuzz::fuzz_safetensors), 0); }
 
 }  // namespace
 }  // namespace farad::optim

@@ -1,4 +1,4 @@
-#include <farad/error.h>
+#include <c10/util/Exception.h>
 #include <farad/module.h>
 
 #include <algorithm>

@@ -25,7 +25,7 @@ constexpr const char* usage =
     R"(usage: farad_demo [options]
 
   --workers N      processes that the model is spread over (3)
-  --steps N        of the training (120)
+  --steps N        of the training (400)
   --seed N         decides the model's first values and the order of passages (1)
   --schedule NAME  1f1b (default), gpipe, interleaved
   --resume         goes on from the last checkpoint of that seed

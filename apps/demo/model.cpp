@@ -23,7 +23,7 @@ void initialise(torch::nn::Module& module, uint64_t seed) {
   for (auto& named : module.named_parameters()) {
     auto& value = named.value();
     if (value.dim() > 1) {
-      value.normal_(0, 0.02, generator);
+      value.normal_(0, 1 / std::sqrt(3.0 * static_cast<double>(value.size(1))), generator);
     } else if (named.key().ends_with("bias")) {
       value.zero_();
     }

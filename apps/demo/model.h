@@ -14,10 +14,10 @@ namespace farad::demo {
 /// A transformer that predicts the next character.
 struct ModelOptions {
   int64_t vocabulary = 0;  ///< how many different characters there are
-  int64_t context = 64;    ///< how many characters it looks at
-  int64_t width = 96;
+  int64_t context = 48;    ///< how many characters it looks at
+  int64_t width = 128;
   int64_t heads = 4;
-  int64_t blocks = 6;
+  int64_t blocks = 3;
   uint64_t seed = 1;  ///< of the first values of its parameters
   FARAD_FIELDS(vocabulary, context, width, heads, blocks, seed)
 };

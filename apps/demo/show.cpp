@@ -40,12 +40,11 @@ class Progress {
     // The rate of the last few steps, so that it follows what the machine does meanwhile.
     rate_ = rate_ == 0 ? step_seconds : 0.9 * rate_ + 0.1 * step_seconds;
     const bool last = done == steps_;
-    if (!terminal_ && !last && done % std::max<int64_t>(steps_ / 6, 1) != 0) return;
+    if (!terminal_ && !last && done % std::max<int64_t>(steps_ / 5, 1) != 0) return;
     const auto left = static_cast<double>(steps_ - done) * rate_;
-    std::printf("%s  %s: step %3ld of %ld, loss %.3f, %6.0f tokens/s, %ld steps left (%.0f s) %s",
-                terminal_ ? "\r" : "", what_, static_cast<long>(done), static_cast<long>(steps_), loss,
-                static_cast<double>(tokens_) / rate_, static_cast<long>(steps_ - done), left,
-                terminal_ && !last ? "" : "\n");
+    std::printf("%s  %s: step %3ld of %ld, loss %.3f, %6.0f tokens/s, %ld steps left (%.0f s)%s", terminal_ ? "\r" : "",
+                what_, static_cast<long>(done), static_cast<long>(steps_), loss, static_cast<double>(tokens_) / rate_,
+                static_cast<long>(steps_ - done), left, terminal_ && !last ? "  " : "\n");
     std::fflush(stdout);
   }
 
@@ -62,9 +61,9 @@ TrainingOptions training_options(const ShowOptions& options, const Text& text) {
   training.pipeline.model.seed = options.seed;
   training.pipeline.schedule = options.schedule;
   const bool interleaved = options.schedule == PipelineSchedule::Interleaved;
-  // As many micro-batches as divide the batch and keep the bubble small.
-  training.pipeline.shape = {options.workers, interleaved ? 2 : 1, interleaved ? 2 * options.workers : 8};
-  training.batch = 4 * training.pipeline.shape.micro_batches;
+  training.pipeline.shape = {options.workers, interleaved ? 2 : 1, interleaved ? 2 * options.workers : 6};
+  training.pipeline.model.blocks = std::max(3, training.pipeline.shape.stages());
+  training.batch = 3 * training.pipeline.shape.micro_batches;
   training.steps = options.steps;
   training.seed = options.seed;
   return training;
@@ -73,7 +72,7 @@ TrainingOptions training_options(const ShowOptions& options, const Text& text) {
 std::string generate(Training& training, const Text& text, const TrainingOptions& options, size_t length) {
   std::string written = "The people of the workshop";
   auto generator = at::make_generator<at::CPUGeneratorImpl>(options.seed);
-  constexpr double temperature = 0.6;
+  constexpr double temperature = 0.4;
   const auto context = static_cast<size_t>(options.pipeline.model.context);
   while (written.size() < length) {
     const auto seen = written.size() <= context ? written : written.substr(written.size() - context);
@@ -160,7 +159,7 @@ class Showing {
     training.pipeline().reports();  // What was before the first step is of no interest.
     Progress progress("pipeline   ", options_.steps, tokens_per_step());
     std::vector<double> times;
-    const int64_t between = std::max<int64_t>(options_.steps / 6, 1);
+    const int64_t between = std::max<int64_t>(options_.steps / 5, 1);
     while (done < options_.steps && !stop_) {
       const auto start = Clock::now();
       curves_.pipeline.push_back(training.step(done++));

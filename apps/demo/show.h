@@ -12,7 +12,7 @@ namespace farad::demo {
 
 struct ShowOptions {
   int workers = 3;
-  int64_t steps = 120;
+  int64_t steps = 400;
   uint64_t seed = 1;
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   bool resume = false;

@@ -15,9 +15,9 @@ namespace farad::demo {
 
 struct TrainingOptions {
   PipelineOptions pipeline;  ///< what is not about stages holds for one process as well
-  int64_t batch = 32;        ///< passages per step
-  int64_t steps = 100;       ///< of the whole run; the learning rate ends with it
-  double learning_rate = 3e-3;
+  int64_t batch = 18;        ///< passages per step
+  int64_t steps = 400;       ///< of the whole run; the learning rate ends with it
+  double learning_rate = 4e-3;
   uint64_t seed = 1;  ///< of the order of passages
 };
 

@@ -66,7 +66,7 @@ TEST_F(DemoTest, CtrlCSavesAndLeavesNobodyAndResumeGoesOn) {
 
 TEST_F(DemoTest, WorkerThatIsKilledIsNamedWithTheLastCheckpoint) {
   Command command(demo({"--steps", "60"}));
-  ASSERT_TRUE(command.wait_for("step  20 of 60")) << command.err();  // A checkpoint after every sixth part is there.
+  ASSERT_TRUE(command.wait_for("step  24 of 60")) << command.err();  // A checkpoint after every fifth part is there.
   const auto workers = children_of(command.pid());
   ASSERT_EQ(workers.size(), 3);
   ::kill(workers[2], SIGKILL);

@@ -84,7 +84,8 @@ ShmTransport::ConnectionPtr ShmTransport::decide(const ShmGreeting& caller, base
 
   auto present = peer.connection;
   const auto state = present ? present->state() : ShmConnection::State::Over;
-  if (state == ShmConnection::State::Connecting && options_.self < caller.rank) {
+  const bool failed = state == ShmConnection::State::Connecting && present->doomed();  // and is about to be told so
+  if (state == ShmConnection::State::Connecting && !failed && options_.self < caller.rank) {
     // Both connect at once: the lower rank's connection is the one that counts. Should ours be on its way to a former
     // life of the peer, it fails, and the peer's next try finds nothing in its way.
     return nullptr;
@@ -93,7 +94,7 @@ ShmTransport::ConnectionPtr ShmTransport::decide(const ShmGreeting& caller, base
     return nullptr;  // It greeted us before it accepted the connection that we have.
   }
   ++peer.accepted;
-  if (state == ShmConnection::State::Connecting) {
+  if (state == ShmConnection::State::Connecting && !failed) {
     present->ours = false;
     return present;
   }
@@ -102,8 +103,8 @@ ShmTransport::ConnectionPtr ShmTransport::decide(const ShmGreeting& caller, base
   connection->ours = false;
   if (state == ShmConnection::State::Open) {
     present->doom({base::Code::PeerLost, reborn ? "its process was started anew" : "it connected anew"});
-    connection->predecessor = std::move(present);
   }
+  if (state != ShmConnection::State::Over) connection->predecessor = std::move(present);
   return connection;
 }
 
@@ -145,6 +146,9 @@ bool ShmTransport::try_connect(const ConnectionPtr& connection, base::TimePoint 
   if (connection->state() != ShmConnection::State::Connecting) return true;
 
   auto fail = [&](base::Status why) {
+    base::Lock lock(mutex_);
+    // Our call went to a former life, and meanwhile the new one has called us: that connection is none of ours.
+    if (!connection->ours) return true;
     connection->doom({base::Code::PeerLost, "connecting failed: " + why.message()});
     look_at(*connection);
     return true;

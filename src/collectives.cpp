@@ -80,6 +80,10 @@ std::unique_ptr<collectives::Service> detail::WorkerCore::make_groups() {
       [this] {
         const auto context = gradients_->current();
         return context ? context->id().value : 0;
+      },
+      [this](const autograd::compat::Ptr<autograd::DeferredNode>& node) {
+        const auto context = gradients_->current();
+        if (context && !context->add(node, autograd::current_rerun())) node->end();
       }});
 }
 

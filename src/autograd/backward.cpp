@@ -169,6 +169,8 @@ base::Status Backward::make_evaluator(Part& part, const Entries& entries) {
   if (auto status = scan(entries, *plan); !status.ok()) return status;
   EvaluatorOptions options{part.options.create_graph, part.options.retain_graph, part.options.deterministic,
                            part.options.anomaly, part.options.accumulate};
+  // Whatever the pass is after, others wait for these.
+  for (const auto& deferred : part.deferred) options.leaves.push_back(plan->table.find(deferred.node.get()));
   if (part.is_root()) {
     options.all_leaves = part.roots->all_leaves;
     for (const auto& leaf : part.roots->leaves) {
@@ -180,7 +182,7 @@ base::Status Backward::make_evaluator(Part& part, const Entries& entries) {
   part.evaluator = std::make_unique<Evaluator>(plan, std::move(options));
   if (!part.is_root()) return {};
   const Evaluator::Scope scope(*part.evaluator);
-  for (size_t i = 0; i < plan->roots.size(); i++) {
+  for (size_t i = 0; i < part.roots->gradients.size(); i++) {
     auto status = part.evaluator->feed(plan->roots[i], part.roots->gradients[i]);
     if (!status.ok()) return status;
   }
@@ -199,7 +201,7 @@ void Backward::run_part(const std::shared_ptr<LocalContext>& context, Part& part
     const RunningPassScope running_scope(running);
     while (!next.none()) {
       Work work;
-      if (auto status = run_next(part, next, running); status.ok()) {
+      if (auto status = run_next(context, part, next, running); status.ok()) {
         context->ran(part, next, work);
       } else {
         work = context->step([&](Passes& passes, Effects& effects) {
@@ -212,7 +214,11 @@ void Backward::run_part(const std::shared_ptr<LocalContext>& context, Part& part
   });
 }
 
-base::Status Backward::run_next(Part& part, LocalContext::Next& next, RunningPass& running) {
+base::Status Backward::run_next(const std::shared_ptr<LocalContext>& context, Part& part, LocalContext::Next& next,
+                                RunningPass& running) {
+  for (const auto& completion : next.completions) {
+    if (auto status = part.evaluator->end(completion.node, completion.result); !status.ok()) return status;
+  }
   for (auto& arrival : next.arrivals) {
     for (uint32_t i = 0; i < arrival.gradients.size(); i++) {
       if (!arrival.gradients[i].defined()) continue;
@@ -223,7 +229,30 @@ base::Status Backward::run_next(Part& part, LocalContext::Next& next, RunningPas
   if (next.node == no_node) return {};
   if (part.plan->topology.roles[next.node] == Role::Recv) return part.evaluator->take(next.node, next.answer);
   running.node = part.plan->nodes[next.node];
+  if (!part.deferred.empty()) {
+    const auto found = part.deferred_by_node.find(running.node);
+    if (found != part.deferred_by_node.end()) {
+      next.deferred = true;
+      return begin_deferred(context, part, next.node, *found->second);
+    }
+  }
   return part.evaluator->run(next.node);
+}
+
+base::Status Backward::begin_deferred(const std::shared_ptr<LocalContext>& context, Part& part, NodeIndex node,
+                                      Part::Deferred& deferred) {
+  torch::autograd::variable_list gradients;
+  if (auto status = part.evaluator->begin(node, gradients); !status.ok()) return status;
+  if (deferred.begun.exchange(true)) return {};
+  try {
+    deferred.node->begin(deferred.which, std::move(gradients),
+                         [this, context, part = part.shared_from_this(), node](DeferredNode::Result result) {
+                           perform(context, context->completed(*part, {node, std::move(result)}));
+                         });
+    return {};
+  } catch (...) {
+    return base::status_of(std::current_exception());
+  }
 }
 
 void Backward::fail(const std::shared_ptr<LocalContext>& context, PassId pass, const base::Status& why) {
@@ -255,6 +284,18 @@ void Backward::perform_light(const std::shared_ptr<LocalContext>& context, Work&
   auto messages = std::exchange(work.effects.messages, {});
   for (size_t i = 0; i < messages.size(); i++) send(context, messages[i], std::move(work.tensors[i]));
   for (const auto& waiter : std::exchange(work.waiters, {})) waiter->complete();
+  for (const auto& part : work.ended) {
+    if (part && !part->committed) give_up_deferred(*part);
+  }
+  for (const auto& node : std::exchange(work.deferred, {})) node->end();
+}
+
+/// Others wait for what these have to say, and would not learn by themselves that they will not.
+void Backward::give_up_deferred(Part& part) {
+  for (auto& deferred : part.deferred) {
+    const bool begun = deferred.begun.exchange(true);
+    deferred.node->give_up(deferred.which, begun, {part.failure.code, part.failure.what});
+  }
 }
 
 // --- Messages ---

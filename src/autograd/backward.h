@@ -79,7 +79,11 @@ class Backward {
   /// A thread's turn at a part, from when it has something to do until it has to wait.
   void take_turn(const std::shared_ptr<LocalContext>& context, net::Cost& cost, const std::function<void()>& work);
   void run_part(const std::shared_ptr<LocalContext>& context, Part& part);
-  base::Status run_next(Part& part, LocalContext::Next& next, RunningPass& running);
+  base::Status run_next(const std::shared_ptr<LocalContext>& context, Part& part, LocalContext::Next& next,
+                        RunningPass& running);
+  base::Status begin_deferred(const std::shared_ptr<LocalContext>& context, Part& part, NodeIndex node,
+                              Part::Deferred& deferred);
+  void give_up_deferred(Part& part);
   void perform_here(const std::shared_ptr<LocalContext>& context, Work work);
   void perform_light(const std::shared_ptr<LocalContext>& context, Work& work);
   void send(const std::shared_ptr<LocalContext>& context, Effects::Outgoing& outgoing, std::vector<at::Tensor> tensors);

@@ -53,6 +53,13 @@ void LocalContext::add(compat::Ptr<SendNode> node, uint64_t call) {
   if (!released_) recording_.add(std::move(node), call);
 }
 
+bool LocalContext::add(compat::Ptr<DeferredNode> node, RerunId rerun) {
+  base::Lock lock(mutex_);
+  if (released_) return false;
+  deferred_.emplace_back(std::move(node), rerun);
+  return true;
+}
+
 PairId LocalContext::result_of(net::Peer to, uint64_t call) const {
   base::Lock lock(mutex_);
   return recording_.result_of(to, call);
@@ -284,9 +291,26 @@ void LocalContext::gather(Work& work) {
   }
 }
 
+LocalContext::Work LocalContext::completed(Part& part, Part::Completion completion) {
+  Work work;
+  base::Lock lock(mutex_);
+  if (part.ended) return work;
+  part.completions.push_back(std::move(completion));
+  if (std::exchange(part.running, true)) return work;
+  if (part.waiter) {
+    work.waiters.push_back(std::move(part.waiter));
+  } else if (!part.is_root()) {
+    work.woken.push_back(part.shared_from_this());
+  }
+  return work;
+}
+
 void LocalContext::take_next(Part& part, Next& next) {
   next.arrivals.clear();
   next.arrivals.swap(part.arrivals);
+  next.completions.clear();
+  next.completions.swap(part.completions);
+  next.deferred = false;
   next.node = part.ended ? no_node : passes_.next_ready(part.id);
   if (next.none()) part.running = false;
 }
@@ -298,9 +322,12 @@ void LocalContext::next(Part& part, Next& next) {
 
 void LocalContext::ran(Part& part, Next& next, Work& work) {
   base::Lock lock(mutex_);
-  if (!part.ended && next.node != no_node) {
-    if (!next.answer.empty()) part.answers[next.node] = std::exchange(next.answer, {});
-    passes_.ran(part.id, next.node, work.effects);
+  if (!part.ended) {
+    for (const auto& completion : next.completions) passes_.ran(part.id, completion.node, work.effects);
+    if (next.node != no_node && !next.deferred) {
+      if (!next.answer.empty()) part.answers[next.node] = std::exchange(next.answer, {});
+      passes_.ran(part.id, next.node, work.effects);
+    }
     gather(work);
   }
   take_next(part, next);
@@ -337,6 +364,15 @@ LocalContext::Work::Begun LocalContext::snapshot(std::shared_ptr<Part> part) con
   entries.context = id_;
   entries.rerun = begun.part ? begun.part->options.rerun : RerunId();
   if (begun.part && begun.part->roots) entries.roots = begun.part->roots->edges;
+  for (const auto& [node, rerun] : deferred_) {
+    if (rerun != entries.rerun) continue;
+    entries.roots.emplace_back(node, node->pulse());
+    if (!begun.part) continue;
+    auto& deferred = begun.part->deferred.emplace_back();
+    deferred.node = node;
+    deferred.which = node->enter(begun.part->id);
+    begun.part->deferred_by_node.emplace(node.get(), &deferred);
+  }
   for (const auto& [pair, sent] : recording_.sent()) {
     if (sent.node->passage().rerun == entries.rerun) entries.sends.push_back(sent.node);
   }
@@ -375,6 +411,8 @@ LocalContext::Work LocalContext::release() {
   gather(work);
   std::swap(recording, recording_);
   std::swap(gradients, gradients_);
+  for (auto& [node, rerun] : deferred_) work.deferred.push_back(std::move(node));
+  deferred_.clear();
   lock.unlock();
   return work;
 }

@@ -52,6 +52,8 @@ class LocalContext final : private Surroundings {
   // --- What was recorded ---
 
   void add(compat::Ptr<SendNode> node, uint64_t call = 0) EXCLUDES(mutex_);
+  /// It takes part in every pass from now on. False if the context is released.
+  [[nodiscard]] bool add(compat::Ptr<DeferredNode> node, RerunId rerun) EXCLUDES(mutex_);
   /// The result that answers that call, if it is of this context.
   PairId result_of(net::Peer to, uint64_t call) const EXCLUDES(mutex_);
 
@@ -71,6 +73,7 @@ class LocalContext final : private Surroundings {
     std::vector<std::vector<at::Tensor>> tensors;       ///< for each of effects.messages
     std::vector<std::shared_ptr<Part>> ended;           ///< to be let go of
     std::vector<compat::Ptr<SendNode>> forgotten;       ///< likewise
+    std::vector<compat::Ptr<DeferredNode>> deferred;    ///< likewise, once they have heard that the context has ended
     std::vector<std::shared_ptr<Part>> woken;           ///< whose nodes somebody has to run now ...
     std::vector<std::shared_ptr<net::Waiter>> waiters;  ///< ... if it is not one of those that wait here
 
@@ -96,13 +99,17 @@ class LocalContext final : private Surroundings {
   Work on_lost(net::Peer peer) EXCLUDES(mutex_);
   /// Every pass that runs here fails.
   Work fail_all(const base::Status& why) EXCLUDES(mutex_);
-  /// What a thread that runs a part does next: feed it `arrivals`, then run `node`; neither if it has to wait or has
-  /// ended. Then the part is not running any more, and will be woken.
+  /// What came of a deferred node.
+  Work completed(Part& part, Part::Completion completion) EXCLUDES(mutex_);
+  /// What a thread that runs a part does next: feed it `arrivals` and `completions`, then run `node`; none of it if it
+  /// has to wait or has ended. Then the part is not running any more, and will be woken.
   struct Next {
     NodeIndex node = no_node;
     std::vector<Part::Arrival> arrivals;
+    std::vector<Part::Completion> completions;
     std::vector<at::Tensor> answer;  ///< of a recv, once it was run: what is to be sent
-    bool none() const { return node == no_node && arrivals.empty(); }
+    bool deferred = false;           ///< the node was only begun
+    bool none() const { return node == no_node && arrivals.empty() && completions.empty(); }
   };
   void next(Part& part, Next& next) EXCLUDES(mutex_);
   /// The same, after that was done.
@@ -145,6 +152,7 @@ class LocalContext final : private Surroundings {
   bool released_ GUARDED_BY(mutex_) = false;
   Peers peers_ GUARDED_BY(mutex_);
   Recording recording_ GUARDED_BY(mutex_);
+  std::vector<std::pair<compat::Ptr<DeferredNode>, RerunId>> deferred_ GUARDED_BY(mutex_);
   Passes passes_ GUARDED_BY(mutex_);
   std::map<PassId, std::shared_ptr<Part>> parts_ GUARDED_BY(mutex_);
   GradientStore gradients_ GUARDED_BY(mutex_);

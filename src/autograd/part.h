@@ -1,10 +1,14 @@
 #pragma once
 
+#include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
+#include "autograd/engine/deferred_node.h"
 #include "autograd/engine/evaluator.h"
 #include "autograd/engine/plan.h"
 #include "autograd/pass/message.h"
@@ -29,11 +33,23 @@ struct Cargo {
 };
 
 /// One worker's part in one pass: what runs, and what has come for it. See LocalContext for whose lock guards what.
-struct Part {
+struct Part : std::enable_shared_from_this<Part> {
   /// An answer to a send, or what one of this worker's own recvs hands over to its send.
   struct Arrival {
     NodeIndex send = no_node;
     std::vector<at::Tensor> gradients;  ///< undefined where there is none
+  };
+
+  /// A node whose outputs come later.
+  struct Deferred {
+    compat::Ptr<DeferredNode> node;
+    uint64_t which = 0;
+    std::atomic<bool> begun{false};  ///< or never will be
+  };
+  /// And what came of one.
+  struct Completion {
+    NodeIndex node = no_node;
+    DeferredNode::Result result;
   };
 
   PassId id;
@@ -44,9 +60,13 @@ struct Part {
   // Set by who scans, before the pass hears of it; from then on used by whoever runs the part.
   std::shared_ptr<const Plan> plan;
   std::unique_ptr<Evaluator> evaluator;
+  /// Of the context, when the pass began here. Constant from then on.
+  std::deque<Deferred> deferred;
+  std::unordered_map<const torch::autograd::Node*, Deferred*> deferred_by_node;
 
   // Guarded by the context's lock:
   std::vector<Arrival> arrivals;                         // that the evaluator has not been fed yet
+  std::vector<Completion> completions;                   // likewise
   std::map<NodeIndex, std::vector<at::Tensor>> answers;  // of recvs that were run and not sent yet
   bool running = false;                                  // a thread runs it, or is about to
   bool held = false;                                     // at the root: complete, see Passes::begin_within()

@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "autograd/engine/deferred_node.h"
 #include "autograd/torch_compat.h"
 
 namespace farad::collectives {
@@ -24,39 +25,66 @@ bool can_be_differentiated(const at::Tensor& tensor) {
 }
 
 /// The exchange in the graph.
-class ExchangeNode final : public torch::autograd::Node {
+///
+/// A plain backward() calls it, and it waits for the others. In a pass of a Context nobody waits: what the others have
+/// to say completes it.
+class ExchangeNode final : public autograd::DeferredNode {
  public:
   struct Ways {
     std::vector<int> given;  ///< by next edge: whom it was given to
     std::vector<int> got;    ///< by input: whom it came from
     std::vector<bool> owed;  ///< by input: whether that one wants its gradient
   };
-  ExchangeNode(std::shared_ptr<Session> session, Path path, Signature signature, const variable_list& given, Ways ways)
-      : Node(torch::autograd::collect_next_edges(given)),
+  ExchangeNode(std::shared_ptr<Session> session, const Exchange& what, const variable_list& given, Ways ways)
+      : DeferredNode(torch::autograd::collect_next_edges(given)),
         session_(std::move(session)),
-        path_(std::move(path)),
-        signature_(std::move(signature)),
+        path_(what.path),
+        signature_(what.signature),
+        in_one_context_(what.in_one_context),
         ways_(std::move(ways)) {
     signature_.backward = true;
   }
 
   ~ExchangeNode() override {
     // Nobody can get here any more. Those who wait for its gradient would do so in vain.
-    if (fired_.load() == 0) session_->say_ended(path_, debtors(), 0);
+    if (fired_.load() == 0) end();
     session_->end(path_);
+  }
+
+  /// Makes it the history of `outputs`, in the order of its ways.
+  static void attach(const autograd::compat::Ptr<ExchangeNode>& node, const variable_list& outputs) {
+    for (const auto& output : outputs) {
+      torch::autograd::impl::set_gradient_edge(output, {node, node->add_input_metadata(output)});
+    }
+    node->pulse_ = node->add_input_metadata(at::empty({0}));
   }
 
   std::string name() const override { return to_text(signature_); }
 
+  uint64_t enter(autograd::PassId pass) override {
+    const auto count = fired_.fetch_add(1);
+    // Workers of one context may hear of its passes in different order; but they know them by name.
+    return in_one_context_ ? uint64_t{1} << 63 | pass.number << 16 | pass.root.value : count;
+  }
+  void begin(uint64_t which, variable_list gradients, std::function<void(Result)> done) override;
+  void give_up(uint64_t which, bool begun, const base::Status& why) override {
+    auto back = backward(which, {});
+    if (!begun) session_->say_failed(back.path, back.to, why);
+    session_->abandon(back.path);
+  }
+  void end() override {
+    if (!ended_.exchange(true)) session_->say_ended(path_, creditors(), fired_.load());
+  }
+  uint32_t pulse() const override { return pulse_; }
+
  protected:
   variable_list apply(variable_list&& gradients) override {
-    auto back = backward(fired_.fetch_add(1), gradients);
-    return gradients_of_given(exchange(session_, std::move(back)));
+    return pick(ways_.given, exchange(session_, backward(fired_.fetch_add(1), gradients)));
   }
 
  private:
   /// Those that wait for gradients from here, in order.
-  std::vector<int> debtors() const {
+  std::vector<int> creditors() const {
     std::vector<int> members;
     for (size_t i = 0; i < ways_.got.size(); ++i) {
       if (ways_.owed[i] && ways_.got[i] != session_->rank()) members.push_back(ways_.got[i]);
@@ -67,9 +95,10 @@ class ExchangeNode final : public torch::autograd::Node {
   Exchange backward(uint64_t which, const variable_list& gradients) const {
     Exchange back{path_, signature_, std::vector<at::Tensor>(static_cast<size_t>(session_->size()))};
     back.path.push_back(which);
-    back.to = debtors();
+    back.to = creditors();
     back.keeps_own = false;
-    for (size_t i = 0; i < ways_.got.size(); ++i) {
+    back.in_one_context = in_one_context_;
+    for (size_t i = 0; i < ways_.got.size() && i < gradients.size(); ++i) {
       if (ways_.owed[i]) back.gives[static_cast<size_t>(ways_.got[i])] = gradients[i];
     }
     for (const int member : ways_.given) {
@@ -78,17 +107,20 @@ class ExchangeNode final : public torch::autograd::Node {
     return back;
   }
 
-  variable_list gradients_of_given(Received received) const {
+  static variable_list pick(const std::vector<int>& members, const Received& received) {
     variable_list gradients;
-    for (const int member : ways_.given) gradients.push_back(received.tensors[static_cast<size_t>(member)]);
+    for (const int member : members) gradients.push_back(received.tensors[static_cast<size_t>(member)]);
     return gradients;
   }
 
   const std::shared_ptr<Session> session_;
   const Path path_;
   Signature signature_;
+  const bool in_one_context_;
   const Ways ways_;
+  uint32_t pulse_ = 0;
   std::atomic<uint64_t> fired_{0};
+  std::atomic<bool> ended_{false};
 };
 
 Session::Request request_of(const Session& session, const Exchange& what) {
@@ -116,30 +148,36 @@ at::Tensor make_token(const Exchange& what) {
   return at::empty({0});
 }
 
+/// Of an operation that all take part in.
+bool are_in_one_context(const Session& session, const std::map<int, Contribution>& came) {
+  const auto mine = session.services().context();
+  return mine != 0 && came.size() + 1 == static_cast<size_t>(session.size()) &&
+         std::all_of(came.begin(), came.end(), [&](const auto& each) { return each.second.context == mine; });
+}
+
 /// Ends what was begun for an exchange, unless a node sees to that.
 class Keeping {
  public:
-  Keeping(Session& session, const Path& path) : session_(&session), path_(path) { session.begin(path); }
+  Keeping(std::shared_ptr<Session> session, const Path& path) : session_(std::move(session)), path_(path) {
+    session_->begin(path_);
+  }
   ~Keeping() {
     if (session_) session_->end(path_);
   }
   Keeping(const Keeping&) = delete;
-  void leave_it() { session_ = nullptr; }
+  void leave_it() { session_.reset(); }
 
  private:
-  Session* session_;
+  std::shared_ptr<Session> session_;
   const Path path_;
 };
 
-}  // namespace
-
-Received exchange(const std::shared_ptr<Session>& session, Exchange what) {
+/// What came of an exchange, and its node if there is something to be differentiated.
+Received conclude(const std::shared_ptr<Session>& session, Exchange& what, Session::Outcome outcome, Keeping& keeping) {
+  outcome.status.raise();
+  auto& came = outcome.came;
   const auto self = static_cast<size_t>(session->rank());
   const bool recording = c10::GradMode::is_enabled();
-  Keeping keeping(*session, what.path);
-  auto [status, came] = session->meet(request_of(*session, what));
-  status.raise();
-
   Received received;
   received.tensors.resize(what.gives.size());
   variable_list given;
@@ -184,13 +222,33 @@ Received exchange(const std::shared_ptr<Session>& session, Exchange what) {
     ways.got.push_back(token);
     ways.owed.push_back(false);
   }
-  const auto node =
-      autograd::compat::make_node<ExchangeNode>(session, what.path, std::move(what.signature), given, std::move(ways));
+  if (!what.signature.backward) what.in_one_context = are_in_one_context(*session, came);
+  const auto node = autograd::compat::make_node<ExchangeNode>(session, what, given, std::move(ways));
   keeping.leave_it();
-  for (const auto& output : outputs) {
-    torch::autograd::impl::set_gradient_edge(output, {node, node->add_input_metadata(output)});
-  }
+  ExchangeNode::attach(node, outputs);
+  session->services().record(node);
   return received;
+}
+
+void ExchangeNode::begin(uint64_t which, variable_list gradients, std::function<void(Result)> done) {
+  auto back = backward(which, gradients);
+  auto request = request_of(*session_, back);
+  auto keeping = std::make_shared<Keeping>(session_, back.path);
+  session_->start(std::move(request), [session = session_, given = ways_.given, keeping, back = std::move(back),
+                                       done = std::move(done)](Session::Outcome outcome) {
+    auto shared = std::make_shared<Session::Outcome>(std::move(outcome));
+    done([session, given, keeping, back, shared]() mutable {
+      return pick(given, conclude(session, back, std::move(*shared), *keeping));
+    });
+  });
+}
+
+}  // namespace
+
+Received exchange(const std::shared_ptr<Session>& session, Exchange what) {
+  Keeping keeping(session, what.path);
+  auto outcome = session->meet(request_of(*session, what));
+  return conclude(session, what, std::move(outcome), keeping);
 }
 
 }  // namespace farad::collectives

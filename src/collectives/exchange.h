@@ -20,6 +20,7 @@ struct Exchange {
   std::vector<int> from = {};     ///< other members that are waited for; in order
   bool keeps_own = true;          ///< what a member gives itself is copied; otherwise it may share memory
   bool wants_token = false;       ///< see Received
+  bool in_one_context = false;    ///< all members are in the same one
 };
 
 struct Received {

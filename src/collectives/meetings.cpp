@@ -107,7 +107,7 @@ void Meetings::lost(int member, const base::Status& why, Effects& out) {
   if (!lost_.try_emplace(member, why).second) return;
   std::vector<Path> concerned;
   for (const auto& [path, box] : boxes_) {
-    if (box.open && box.missing.contains(member)) concerned.push_back(path);
+    if (box.open) concerned.push_back(path);
   }
   for (const auto& path : concerned) check(boxes_.find(path), out);
 }
@@ -132,6 +132,12 @@ void Meetings::expire(const Path& path, const std::string& span, Effects& out) {
          true, out);
 }
 
+void Meetings::abandon(const Path& path) {
+  Effects nobody_listens;
+  const auto found = boxes_.find(path);
+  if (found != boxes_.end() && found->second.open) finish(found, {}, false, nobody_listens);
+}
+
 void Meetings::close(const base::Status& why, Effects& out) {
   std::vector<Path> all;
   for (const auto& [path, box] : boxes_) {
@@ -148,8 +154,10 @@ void Meetings::check(Boxes::iterator at, Effects& out) {
   if (auto text = mismatch(path, box); !text.empty()) {
     return finish(at, {base::Code::Invalid, std::move(text)}, true, out);
   }
+  // Where all take part, one that has heard of a loss comes no more, though the lost one itself may have come before.
+  const bool among_all = path[0] == 0;
   for (const auto& [member, why] : lost_) {
-    if (!box.missing.contains(member)) continue;
+    if (box.missing.empty() || (!among_all && !box.missing.contains(member))) continue;
     return finish(at,
                   {base::Code::PeerLost, what(path, box.own) + ": " + name_of_(member) + " is lost (" + why.message() +
                                              "); make a group of those that are left"},

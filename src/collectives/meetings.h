@@ -34,9 +34,8 @@ struct Effects {
 /// How one member of a group meets the others: the protocol, with neither threads nor sockets. Messages may come in any
 /// order, and before anybody here waits for them; what comes too late for everybody is not kept.
 ///
-/// A meeting fails once two members are seen to have called different things, a member that is waited for is lost, the
-/// one that waits gives up, or another member says that it failed there. Every member that waits hears of it, and of
-/// the same cause.
+/// A meeting fails once two members are seen to have called different things, a member is lost, the one that waits
+/// gives up, or another member says that it failed there. Every member that waits hears of it, and of the same cause.
 ///
 /// One thread at a time.
 class Meetings {
@@ -60,6 +59,8 @@ class Meetings {
   void not_sent(const Path& path, int to, const base::Status& why, Effects& out);
   /// Who waits here does so no longer, because it took longer than `span`: the Timeout names who did not come.
   void expire(const Path& path, const std::string& span, Effects& out);
+  /// Who waits here does so no longer, and nobody need know.
+  void abandon(const Path& path);
   /// All that wait.
   void close(const base::Status& why, Effects& out);
 

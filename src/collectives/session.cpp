@@ -63,6 +63,20 @@ void Session::say_ended(const Path& exchange, const std::vector<int>& members, u
   }
 }
 
+void Session::say_failed(const Path& path, const std::vector<int>& members, const base::Status& why) {
+  Effects effects;
+  effects.tell.push_back({path, members, why});
+  perform(effects);
+}
+
+void Session::abandon(const Path& path) {
+  std::function<void(Outcome)> let_go;  // After the lock: a graph may end with it.
+  base::Lock lock(mutex_);
+  meetings_.abandon(path);
+  if (auto found = waiting_.extract(path)) let_go = std::move(found.mapped());
+  lock.unlock();
+}
+
 base::Status Session::closed() const {
   return {base::Code::Closed, "[collectives] the worker of " + text_of(id_) + " is closed"};
 }

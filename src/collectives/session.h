@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "autograd/engine/deferred_node.h"
+#include "autograd/torch_compat.h"
 #include "base/mutex.h"
 #include "collectives/letter.h"
 #include "collectives/meetings.h"
@@ -21,6 +23,8 @@ struct Services {
   std::function<void(const base::Status& why)> warn;
   std::function<std::weak_ptr<void>()> life;  ///< expires when the fabric may no longer be used
   std::function<int64_t()> context;           ///< the one that is current on this thread; 0 = none
+  /// It takes part in the passes of that context from now on.
+  std::function<void(const autograd::compat::Ptr<autograd::DeferredNode>& node)> record;
 };
 
 /// One worker's place in one group: sends what it contributes, and waits for what the others do. Any thread.
@@ -30,13 +34,18 @@ class Session : public std::enable_shared_from_this<Session> {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(id_.ranks.size()); }
-  const GroupId& id() const { return id_; }
+  const Services& services() const { return services_; }
 
   Path begin(uint64_t channel);
   void begin(const Path& exchange);
   void end(const Path& path);
   /// Tells `members` that this one takes no part in backwards of that exchange from the `since`-th on.
   void say_ended(const Path& exchange, const std::vector<int>& members, uint64_t since);
+
+  /// Tells `members` that this one will not come to that meeting.
+  void say_failed(const Path& path, const std::vector<int>& members, const base::Status& why);
+  /// Whoever started that does not wait for it any more. Nothing happens if it is over.
+  void abandon(const Path& path);
 
   struct Request {
     Path path;

@@ -12,69 +12,15 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using torch::autograd::backward;
 
-/// What a member makes of what it got: different for each, and not linear, so that a second derivative is there.
-Tensor loss_of(const Tensors& results, int rank) {
-  Tensor loss = at::zeros({}, at::kDouble);
-  for (size_t i = 0; i < results.size(); ++i) {
-    const auto weight = 0.3 + 0.2 * rank + 0.1 * static_cast<double>(i);
-    loss = loss + (results[i] * weight + results[i].pow(3) * 0.2).sum();
-  }
-  return loss;
-}
-
-/// Of its gradients.
-Tensor second_loss_of(const Tensors& gradients, int rank) {
-  Tensor loss = at::zeros({}, at::kDouble);
-  for (const auto& gradient : gradients) loss = loss + (gradient.pow(2) * (0.5 + 0.1 * rank)).sum();
-  return loss;
-}
-
-Tensors leaves(Tensors inputs) {
-  for (auto& input : inputs) input.requires_grad_();
-  return inputs;
-}
-
-Tensors gradients_of(const Tensors& inputs) {
-  Tensors gradients;
-  for (const auto& input : inputs) gradients.push_back(input.grad());
-  return gradients;
-}
-
-void clear_gradients(const Tensors& inputs) {
-  for (auto input : inputs) input.mutable_grad().reset();
-}
-
-struct Expected {
-  std::vector<Tensors> first, second;
-};
-
-Expected in_one_process(const Operation& operation, int size, bool twice) {
-  std::vector<Tensors> inputs;
-  for (int rank = 0; rank < size; ++rank) inputs.push_back(leaves(operation.inputs(rank, size)));
-  const auto results = operation.alone(inputs);
-  Tensor total = at::zeros({}, at::kDouble);
-  for (int rank = 0; rank < size; ++rank) total = total + loss_of(results[rank], rank);
-  backward({total}, {}, {}, twice);
-  Expected expected;
-  for (const auto& each : inputs) expected.first.push_back(gradients_of(each));
-  if (!twice) return expected;
-  Tensor second = at::zeros({}, at::kDouble);
-  for (int rank = 0; rank < size; ++rank) second = second + second_loss_of(expected.first[rank], rank);
-  for (const auto& each : inputs) clear_gradients(each);
-  backward({second});
-  for (const auto& each : inputs) expected.second.push_back(gradients_of(each));
-  return expected;
-}
-
 }  // namespace
 
 TEST_P(CollectivesSuite, GradientsAreThoseOfTheSumOfAllLosses) {
-  for (const int size : {1, 2, 3, 4, 5}) {
+  for (const int size : sizes()) {
     auto workers = start(size);
     for (const bool uneven : {false, true}) {
       for (const auto& operation : all_operations(uneven)) {
         const bool twice = operation.symmetric;
-        const auto expected = in_one_process(operation, size, twice);
+        const auto expected = in_one_process(operation, size);
         workers.each([&](Worker& worker) {
           farad::Group group(worker);
           const int rank = group.rank();

@@ -1,5 +1,7 @@
 #include "suites/collectives_suite.h"
 
+#include <torch/csrc/autograd/autograd.h>
+
 namespace farad::test {
 namespace {
 
@@ -167,6 +169,58 @@ void expect_same(const Tensors& got, const Tensors& expected, double tolerance, 
                                                                          << got[i] << "\nnot\n"
                                                                          << expected[i];
   }
+}
+
+Tensor loss_of(const Tensors& results, int rank) {
+  Tensor loss = at::zeros({}, at::kDouble);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto weight = 0.3 + 0.2 * rank + 0.1 * static_cast<double>(i);
+    loss = loss + (results[i] * weight + results[i].pow(3) * 0.2).sum();
+  }
+  return loss;
+}
+
+Tensor second_loss_of(const Tensors& gradients, int rank) {
+  Tensor loss = at::zeros({}, at::kDouble);
+  for (const auto& gradient : gradients) {
+    if (gradient.defined()) loss = loss + (gradient.pow(2) * (0.5 + 0.1 * rank)).sum();
+  }
+  return loss;
+}
+
+Tensors leaves(Tensors inputs) {
+  for (auto& input : inputs) input.requires_grad_();
+  return inputs;
+}
+
+Tensors gradients_of(const Tensors& inputs) {
+  Tensors gradients;
+  for (const auto& input : inputs) gradients.push_back(input.grad());
+  return gradients;
+}
+
+void clear_gradients(const Tensors& inputs) {
+  for (auto input : inputs) input.mutable_grad().reset();
+}
+
+Expected in_one_process(const Operation& operation, int size) {
+  std::vector<Tensors> inputs;
+  for (int rank = 0; rank < size; ++rank) inputs.push_back(leaves(operation.inputs(rank, size)));
+  const auto results = operation.alone(inputs);
+  Tensor total = at::zeros({}, at::kDouble);
+  for (int rank = 0; rank < size; ++rank) total = total + loss_of(results[rank], rank);
+  torch::autograd::backward({total}, {}, {}, true);
+  Expected expected;
+  for (const auto& each : inputs) expected.first.push_back(gradients_of(each));
+  Tensor second = at::zeros({}, at::kDouble);
+  for (int rank = 0; rank < size; ++rank) second = second + second_loss_of(expected.first[rank], rank);
+  for (const auto& each : inputs) clear_gradients(each);
+  torch::autograd::backward({second});
+  for (const auto& each : inputs) {
+    expected.second.push_back(gradients_of(each));
+    clear_gradients(each);  // Each holds the graph that holds it.
+  }
+  return expected;
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, CollectivesSuite, testing::Values("local", "shm", "tcp"),

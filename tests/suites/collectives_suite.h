@@ -35,7 +35,26 @@ Tensor numbers(at::IntArrayRef shape, int rank, int which = 0);
 
 void expect_same(const Tensors& got, const Tensors& expected, double tolerance, const std::string& what);
 
+/// What a member makes of what it got: different for each, and not linear, so that a second derivative is there.
+Tensor loss_of(const Tensors& results, int rank);
+/// And of its gradients, where it has any.
+Tensor second_loss_of(const Tensors& gradients, int rank);
+
+Tensors leaves(Tensors inputs);
+Tensors gradients_of(const Tensors& inputs);
+void clear_gradients(const Tensors& inputs);
+
+/// The gradients of the sum of all members' losses, and of the sum of their second losses; by member.
+struct Expected {
+  std::vector<Tensors> first, second;
+};
+Expected in_one_process(const Operation& operation, int size);
+
 /// What collectives promise (include/farad/collectives.h), with all members in this process.
-class CollectivesSuite : public RpcSuite {};
+class CollectivesSuite : public RpcSuite {
+ protected:
+  /// Of groups. What is computed does not depend on the transport, so one of them tries all.
+  std::vector<int> sizes() const { return GetParam() == "local" ? std::vector{1, 2, 3, 4, 5} : std::vector{2, 3}; }
+};
 
 }  // namespace farad::test

@@ -21,7 +21,7 @@ WorkerOptions impatient() {
 }  // namespace
 
 TEST_P(CollectivesSuite, ComputesWhatOneProcessComputes) {
-  for (const int size : {1, 2, 3, 5}) {
+  for (const int size : sizes()) {
     auto workers = start(size);
     for (const bool uneven : {false, true}) {
       for (const auto& operation : all_operations(uneven)) {

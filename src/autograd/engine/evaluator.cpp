@@ -123,6 +123,19 @@ void Evaluator::call_function(NodeIndex index, Node& node) {
     inputs_.clear();  // Whoever held the last reference to a gradient but for us can be added to in place.
   }
 
+  fit_all(index, outputs);
+  if (hooked) {
+    const size_t count = outputs.size();
+    for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, inputs_);
+    inputs_.clear();
+    TORCH_CHECK(outputs.size() == count, "has a post hook that turned ", count, " gradients into ", outputs.size());
+  }
+  if (!options_.retain_graph) node.release_variables();
+  if (options_.anomaly || looks_for_nan()) check_for_nan(outputs);
+  pass_on(index, outputs);
+}
+
+void Evaluator::fit_all(NodeIndex index, variable_list& outputs) {
   const auto links = plan_->topology.links_of(index);
   TORCH_CHECK(outputs.size() == links.size(), "returned an invalid number of gradients - expected ", links.size(),
               ", but got ", outputs.size());
@@ -130,15 +143,32 @@ void Evaluator::call_function(NodeIndex index, Node& node) {
     if (links[i].node == no_node) continue;
     fit(outputs[i], plan_->nodes[links[i].node]->input_metadata(links[i].input), i);
   }
-  if (hooked) {
-    for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, inputs_);
-    inputs_.clear();
-    TORCH_CHECK(outputs.size() == links.size(), "has a post hook that turned ", links.size(), " gradients into ",
-                outputs.size());
+}
+
+base::Status Evaluator::begin(NodeIndex index, variable_list& inputs) {
+  Node& node = *plan_->nodes[index];
+  try {
+    collect(index, node);
+    compat::call_pre_hooks(node, inputs_);
+    inputs = std::exchange(inputs_, {});
+    return {};
+  } catch (...) {
+    return failure(index);
   }
-  if (!options_.retain_graph) node.release_variables();
-  if (options_.anomaly || looks_for_nan()) check_for_nan(outputs);
-  pass_on(index, outputs);
+}
+
+base::Status Evaluator::end(NodeIndex index, const std::function<variable_list()>& compute) {
+  Node& node = *plan_->nodes[index];
+  try {
+    auto outputs = compute();
+    fit_all(index, outputs);
+    for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, {});
+    if (options_.anomaly || looks_for_nan()) check_for_nan(outputs);
+    pass_on(index, outputs);
+    return {};
+  } catch (...) {
+    return failure(index);
+  }
 }
 
 void Evaluator::pass_on(NodeIndex index, variable_list& outputs) {

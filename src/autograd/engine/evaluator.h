@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -68,6 +69,10 @@ class Evaluator {
   /// only after all that lead to it. Not for recvs.
   base::Status run(NodeIndex node);
 
+  /// run() in two parts, for a node that somebody else computes: what has come to it, and later what it returns.
+  base::Status begin(NodeIndex node, torch::autograd::variable_list& inputs);
+  base::Status end(NodeIndex node, const std::function<torch::autograd::variable_list()>& outputs);
+
   /// What has come to the recv `node`, one per tensor, undefined where nothing has. Once for each, instead of run().
   base::Status take(NodeIndex node, std::vector<at::Tensor>& gradients);
 
@@ -86,6 +91,7 @@ class Evaluator {
 
   void call_function(NodeIndex index, Node& node);
   void call_leaf(NodeIndex index, compat::AccumulateGrad& leaf);
+  void fit_all(NodeIndex index, variable_list& outputs);
   void pass_on(NodeIndex index, variable_list& outputs);
   /// Moves what has come to the node into inputs_, and lets the hooks of tensors change it.
   template <class AnyNode>

@@ -1,0 +1,116 @@
+// A member of a group is killed or stopped in the middle of an operation: the others hear of it in time, and go on.
+
+#include <ATen/ATen.h>
+#include <farad/collectives.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+#include "process/nursery.h"
+#include "process/rpc/member.h"
+#include "temporary_directory.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using at::Tensor;
+using testing::HasSubstr;
+
+constexpr auto lost_after = 1000ms;
+constexpr int rounds = 20;
+
+WorkerOptions options_of(const MemberPlan& plan, int rank) {
+  WorkerOptions options;
+  options.rank = rank;
+  options.size = plan.size;
+  options.transport = plan.transport;
+  options.rendezvous = plan.rendezvous;
+  options.lost_after = lost_after;
+  return options;
+}
+
+/// Of small tensors and of large ones, until one fails.
+void compute(farad::Group& group) {
+  for (int round = 0;; ++round) {
+    const int64_t elements = round % 2 == 0 ? 3 : 300'000;
+    auto x = at::ones({elements}).requires_grad_();
+    group.all_reduce(x).sum().backward();
+    ASSERT_EQ(x.grad()[0].item<double>(), group.size());
+  }
+}
+
+/// Computes with all until one is lost, and then with those that are left.
+[[noreturn]] void be_a_partner(const MemberPlan& plan) {
+  int status = 2;
+  try {
+    auto worker = Worker::join(options_of(plan, plan.rank));
+    farad::Group group(worker);
+    try {
+      compute(group);
+    } catch (const PeerLost&) {
+      farad::Group left(worker, {0, 1});
+      for (int round = 0; round < rounds; ++round) left.all_reduce(at::ones({2}));
+      left.barrier();
+      status = 0;
+    }
+  } catch (...) {
+  }
+  _exit(status);
+}
+
+/// Ranks 1 and 2 have processes of their own; 2 is the victim.
+class CollectivesProcess : public testing::TestWithParam<std::string> {
+ protected:
+  CollectivesProcess() {
+    plan_.size = 3;
+    GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
+    ("file://" + directory_.path() + "/meeting").copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
+  }
+
+  void lose_one(int signal) {
+    pid_t children[3] = {};
+    for (int rank : {1, 2}) {
+      plan_.rank = rank;
+      children[rank] = Nursery::bear<be_a_partner>(plan_);
+    }
+    auto worker = Worker::join(options_of(plan_, 0));
+    farad::Group group(worker);
+    for (int round = 0; round < rounds; ++round) {
+      const int64_t elements = round % 2 == 0 ? 3 : 300'000;
+      auto x = at::ones({elements}).requires_grad_();
+      group.all_reduce(x).sum().backward();
+    }
+    ::kill(children[2], signal);
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      compute(group);
+    } catch (const PeerLost& lost) {
+      EXPECT_THAT(lost.what_without_backtrace(), HasSubstr("rank 2 (worker2)"));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 3 * lost_after);
+    farad::Group left(worker, {0, 1});
+    for (int round = 0; round < rounds; ++round) {
+      EXPECT_EQ(left.all_reduce(at::ones({2})).sum().item<double>(), 4);
+    }
+    left.barrier();
+    EXPECT_EQ(Nursery::bury(children[1]), 0);
+    Nursery::kill(children[2]);
+  }
+
+  const TemporaryDirectory directory_;
+  MemberPlan plan_;
+};
+
+TEST_P(CollectivesProcess, AKilledMemberIsLostToAllAndTheOthersGoOn) { lose_one(SIGKILL); }
+TEST_P(CollectivesProcess, AStoppedMemberIsLostToAllAndTheOthersGoOn) { lose_one(SIGSTOP); }
+
+INSTANTIATE_TEST_SUITE_P(Each, CollectivesProcess, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace farad::test

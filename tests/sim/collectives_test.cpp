@@ -1,0 +1,87 @@
+// Groups on a network that delays and reorders, and whose workers crash at any instant that a seed finds.
+
+#include <ATen/ATen.h>
+#include <farad/autograd.h>
+#include <farad/collectives.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "sim/simulation.h"
+#include "suites/seeds.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using at::Tensor;
+
+Tensor numbers(int rank, int which) { return at::arange(3, at::kDouble) + rank + 0.1 * which; }
+
+/// Operations without a pause, and then a pass over all of them; the same at each member.
+void compute(Worker& worker, int operations) {
+  farad::Group group(worker);
+  const int rank = group.rank();
+  const int size = group.size();
+  Context context(worker);
+  auto x = numbers(rank, 0).requires_grad_();
+  Tensor loss = at::zeros({}, at::kDouble);
+  std::vector<Future<Tensor>> sums;
+  for (int i = 0; i < operations; ++i) sums.push_back(group.all_reduce_async(x * (i + 1)));
+  Tensor all = at::zeros({3}, at::kDouble);
+  for (int other = 0; other < size; ++other) all = all + numbers(other, 0);
+  for (int i = 0; i < operations; ++i) {
+    const auto sum = sums[i].wait();
+    EXPECT_TRUE(at::allclose(sum, all * (i + 1)));
+    if (i % size == rank) loss = loss + sum.sum();  // The others' passes do not come here.
+  }
+  const auto shifted = group.shift(x, 1);
+  EXPECT_TRUE(at::allclose(shifted, numbers((rank + size - 1) % size, 0)));
+  loss = loss + (shifted * (rank + 1)).sum();
+  context.backward({loss});
+  // What each sum was multiplied with, for whoever used it; and the weight of the next member.
+  const double expected = operations * (operations + 1) / 2. + (rank + 1) % size + 1;
+  EXPECT_TRUE(at::allclose(context.gradient(x), at::full({3}, expected, at::kDouble))) << context.gradient(x);
+  group.barrier();
+}
+
+TEST(SimulatedGroups, ComputeTheSameInWhateverOrderMessagesCome) {
+  for_each_seed(150, [](uint64_t seed) {
+    Simulation simulation(seed, {.size = 2 + static_cast<int>(seed % 4)});
+    simulation.run([](Worker& worker) { compute(worker, 4); });
+  });
+}
+
+TEST(SimulatedGroups, SurvivorsOfACrashHearOfItAndGoOn) {
+  for_each_seed(150, [](uint64_t seed) {
+    constexpr int size = 4;
+    const int victim = static_cast<int>(seed % size);
+    Simulation simulation(seed, {.size = size});
+    int survivors = 0;
+    simulation.run(
+        [&](Worker& worker) {
+          farad::Group group(worker);
+          try {
+            for (int i = 0; i < 100'000; ++i) group.all_reduce(numbers(worker.rank(), i));
+            ADD_FAILURE() << "worker" << worker.rank() << " has not heard of the crash";
+          } catch (const PeerLost&) {
+          }
+          std::vector<int> left;
+          for (int rank = 0; rank < size; ++rank) {
+            if (rank != victim) left.push_back(rank);
+          }
+          farad::Group next(worker, left);
+          EXPECT_EQ(next.all_reduce(at::ones({})).item<double>(), size - 1);
+          ++survivors;
+        },
+        [&] {
+          simulation.pass(simulation.random().between(1us, 12ms));
+          const bool process = simulation.random().chance(0.7);
+          simulation.crash(victim, process ? net::sim::Death::OfProcess : net::sim::Death::OfMachine);
+        });
+    EXPECT_EQ(survivors, size - 1);
+  });
+}
+
+}  // namespace
+}  // namespace farad::test

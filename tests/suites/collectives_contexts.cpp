@@ -1,0 +1,137 @@
+// Gradients of operations in passes of contexts: each member has its own, or all are in one.
+
+#include <farad/autograd.h>
+
+#include <mutex>
+
+#include "suites/collectives_suite.h"
+
+namespace farad::test {
+namespace {
+
+using testing::HasSubstr;
+
+Tensor scaled(Tensor x, double factor) { return x * factor; }
+
+/// Runs at every worker in the caller's context: takes part with a leaf of its own, which stays there.
+struct Kept {
+  std::mutex mutex;
+  std::map<int, Tensor> leaves;
+};
+Kept kept;
+
+Tensor sum_with_own(Tensor x) {
+  farad::Group group(Worker::current());
+  auto own = at::full({2}, double(group.rank() + 1), at::kDouble).requires_grad_();
+  {
+    const std::lock_guard lock(kept.mutex);
+    kept.leaves[group.rank()] = own;
+  }
+  return group.all_reduce(own * x);
+}
+
+}  // namespace
+
+TEST_P(CollectivesSuite, PassesOfContextsGiveTheGradientsOfTheSumOfAllLosses) {
+  for (const int size : sizes()) {
+    auto workers = start(size);
+    for (const bool uneven : {false, true}) {
+      for (const auto& operation : all_operations(uneven)) {
+        const auto expected = in_one_process(operation, size);
+        workers.each([&](Worker& worker) {
+          farad::Group group(worker);
+          const int rank = group.rank();
+          const auto what = operation.name + " of " + std::to_string(size) + " at " + std::to_string(rank);
+          const auto inputs = leaves(operation.inputs(rank, size));
+          // A loss must lead somewhere, also where a member has no part in the result.
+          const auto anchor = at::zeros({}, at::kDouble).requires_grad_();
+          Context context(worker);
+          const auto loss = loss_of(operation.together(group, inputs), rank) + anchor;
+          const auto first = grad(context, {loss}, inputs, {.create_graph = true});
+          expect_same(first, expected.first[rank], 1e-12, what);
+          const auto second = grad(context, {second_loss_of(first, rank) + anchor}, inputs);
+          expect_same(second, expected.second[rank], 1e-12, what + ", twice");
+        });
+      }
+    }
+  }
+}
+
+TEST_P(CollectivesSuite, WhatAPassDoesNotReachCountsAsZeroAndSoDoesAContextThatEnds) {
+  auto workers = start(3);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    const int rank = group.rank();
+    auto x = at::ones({2}, at::kDouble).requires_grad_();
+    {
+      Context context(worker);
+      auto a = group.all_reduce(x);
+      auto b = group.all_reduce(x * 3);
+      if (rank == 0) context.backward({a.sum()});
+      if (rank == 1) context.backward({(b * 10).sum()});
+      if (rank != 2) {
+        EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 31., at::kDouble))) << context.gradient(x);
+      }
+    }  // The third ends without a pass.
+    group.barrier();
+  });
+}
+
+TEST_P(CollectivesSuite, PassesMayComeToOperationsInAnyOrder) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    const int rank = group.rank();
+    auto x = at::ones({2}, at::kDouble).requires_grad_();
+    Context context(worker);
+    auto a = group.all_reduce(x * 2);
+    auto b = group.all_reduce(x * 3);
+    // Each gets to one of them at once, and to the other after a gradient has been at its peer and back.
+    auto& late = rank == 0 ? a : b;
+    auto& soon = rank == 0 ? b : a;
+    auto loss = worker.rpc_sync<scaled>(1 - rank, late, 5.).sum() + soon.sum();
+    context.backward({loss});
+    EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 2. * 6 + 3. * 6, at::kDouble))) << context.gradient(x);
+    worker.barrier();
+  });
+}
+
+TEST_P(CollectivesSuite, MembersMayAllBeInOneContext) {
+  constexpr int size = 3;
+  auto workers = start(size);
+  kept.leaves.clear();
+  Context context(workers[0]);
+  auto x = at::full({2}, 2., at::kDouble).requires_grad_();
+  std::vector<Future<Tensor>> calls;
+  for (int rank = 0; rank < size; ++rank) calls.push_back(workers[0].rpc_async<sum_with_own>(rank, x));
+  Tensor loss = at::zeros({}, at::kDouble);
+  for (int rank = 0; rank < size; ++rank) loss = loss + (calls[rank].wait() * (rank + 1)).sum();
+  context.backward({loss}, {.retain_graph = true});
+  // Every sum is of 1, 2 and 3 times x, and they count once, twice and three times.
+  EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 36., at::kDouble))) << context.gradient(x);
+  for (int rank = 0; rank < size; ++rank) {
+    const Tensor gradient = gradients(workers[rank], context.id()).find(kept.leaves[rank]);
+    EXPECT_TRUE(at::equal(gradient, at::full({2}, 12., at::kDouble))) << gradient;
+  }
+  context.backward({loss});
+  EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 72., at::kDouble))) << context.gradient(x);
+  kept.leaves.clear();
+}
+
+TEST_P(CollectivesSuite, APassThatFailsFailsThoseThatWaitForIt) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    auto x = at::ones({2}, at::kDouble).requires_grad_();
+    Context context(worker);
+    auto sum = group.all_reduce(x);
+    auto y = sum * 2;
+    if (group.rank() == 1) y.register_hook([](Tensor) -> Tensor { throw std::runtime_error("no gradient today"); });
+    const auto text = message_of<Aborted>([&] { context.backward({y.sum()}); });
+    EXPECT_THAT(text, HasSubstr("no gradient today"));
+    EXPECT_FALSE(context.gradient(x).defined());
+    worker.barrier();
+  });
+}
+
+}  // namespace farad::test

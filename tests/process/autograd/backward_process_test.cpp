@@ -64,7 +64,7 @@ std::string error_of(Context& context, const Tensor& root) {
 /// Rank 0 here, two others in processes of their own.
 class BackwardProcess : public testing::TestWithParam<std::string> {
  protected:
-  static constexpr auto lost_after = 300ms;
+  static constexpr auto lost_after = 1000ms;
 
   BackwardProcess() {
     MemberPlan plan;

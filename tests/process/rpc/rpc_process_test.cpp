@@ -48,7 +48,7 @@ std::string message_of(const std::function<void()>& act) {
 /// One member here, rank 0 unless said otherwise, and two in processes of their own.
 class RpcProcess : public testing::TestWithParam<std::string> {
  protected:
-  static constexpr auto lost_after = 300ms;
+  static constexpr auto lost_after = 1000ms;
 
   explicit RpcProcess(int here = 0) : here_(here) {
     plan_.size = 3;

@@ -14,6 +14,7 @@
 #include <farad/options.h>
 #include <farad/rref.h>
 #include <farad/schedule.h>
+#include <farad/shared.h>
 #include <farad/spawn.h>
 #include <farad/version.h>
 #include <farad/worker.h>

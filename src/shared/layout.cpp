@@ -1,0 +1,112 @@
+#include "shared/layout.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "optim/kinds.h"
+
+namespace farad::shared {
+namespace {
+
+constexpr char optimizer_line[] = "optimizer ";
+constexpr size_t alignment = 64;  // A cache line, which is what libtorch's own memory is aligned to.
+
+/// What the optimizer remembers of a parameter of that type, found out by letting it step one.
+std::vector<std::string> remembered_by(const detail::OptimizerSettings& settings, c10::ScalarType type) {
+  const c10::NoGradGuard no_grad;
+  auto probe = at::zeros({1}, at::TensorOptions(type));
+  const auto optimizer = optim::make_optimizer(settings, {probe});
+  probe.mutable_grad() = at::zeros({1}, at::TensorOptions(type));
+  optimizer->step(0);
+  std::vector<std::string> names;
+  if (const auto state = optimizer->state(probe)) {
+    for (const auto& [name, tensor] : state->tensors) names.push_back(name);
+  }
+  return names;
+}
+
+std::string describe(const Layout::Place& place) {
+  std::ostringstream text;
+  text << (place.trained ? "parameter \"" : "buffer \"") << place.name << "\" " << c10::toString(place.type) << " ["
+       << c10::Join(", ", place.sizes) << "]";
+  return text.str();
+}
+
+std::string describe(const detail::OptimizerSettings& settings) {
+  std::ostringstream text;
+  text.precision(17);
+  text << optimizer_line << settings.kind;
+  for (const auto& [name, value] : settings.options) {
+    if (name != "lr") text << ' ' << name << '=' << value;  // That one may change while they train.
+  }
+  return text.str();
+}
+
+std::string line_of(const std::string& text, size_t& at) {
+  const size_t end = std::min(text.find('\n', at), text.size());
+  auto line = text.substr(at, end - at);
+  at = end + 1;
+  return line;
+}
+
+}  // namespace
+
+Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings) {
+  TORCH_CHECK(!entries.empty(), "[shared] a module without parameters and buffers has nothing to share");
+  for (const auto& [name, tensor, trained] : entries) {
+    TORCH_CHECK(
+        tensor.defined() && tensor.device().is_cpu() && tensor.layout() == c10::kStrided && !tensor.is_quantized(),
+        "[shared] \"", name, "\" cannot be shared: only dense tensors on the CPU can");
+    places_.push_back({name,
+                       tensor.scalar_type(),
+                       tensor.sizes().vec(),
+                       trained,
+                       place(tensor.nbytes()),
+                       tensor.nbytes(),
+                       place(sizeof(int64_t)),
+                       {}});
+  }
+  for (auto& one : places_) {
+    if (!one.trained) continue;
+    for (const auto& name : remembered_by(settings, one.type)) one.remembered.emplace_back(name, place(one.bytes));
+  }
+  description_ = "libtorch " TORCH_VERSION "\n" + describe(settings) + "\n";
+  for (const auto& one : places_) description_ += describe(one) + "\n";
+}
+
+size_t Layout::place(size_t bytes) {
+  const size_t offset = bytes_;
+  bytes_ += (bytes + alignment - 1) / alignment * alignment;
+  return offset;
+}
+
+detail::OptimizerSettings Layout::settings_in(const std::string& description) {
+  size_t at = description.find(optimizer_line);
+  TORCH_CHECK(at != std::string::npos, "[shared] a model that does not say by what it is optimized");
+  std::istringstream words(line_of(description, at));
+  detail::OptimizerSettings settings;
+  std::string word;
+  words >> word >> settings.kind;
+  while (words >> word) {
+    const size_t equals = word.find('=');
+    TORCH_CHECK(equals != std::string::npos, "[shared] a model whose optimizer has an option \"", word, "\"");
+    settings.options.emplace(word.substr(0, equals), std::stod(word.substr(equals + 1)));
+  }
+  return settings;
+}
+
+std::string Layout::difference_to(const std::string& theirs) const {
+  for (size_t here = 0, there = 0; here < description_.size() || there < theirs.size();) {
+    const auto ours = here < description_.size() ? line_of(description_, here) : "nothing more";
+    const auto other = there < theirs.size() ? line_of(theirs, there) : "nothing more";
+    if (ours != other) return "here it has " + ours + ", there " + other;
+  }
+  return {};
+}
+
+}  // namespace farad::shared

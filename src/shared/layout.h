@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+#include <farad/detail/optimizer.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace farad::shared {
+
+/// A parameter or buffer of a module, as the module calls it.
+struct Entry {
+  std::string name;
+  at::Tensor tensor;
+  bool trained = true;  ///< a parameter that requires a gradient
+};
+
+/// Where everything lies in a segment, told from the module and the optimizer alone: whoever computes it from an equal
+/// module and equal options computes the same.
+class Layout {
+ public:
+  struct Place {
+    std::string name;
+    c10::ScalarType type = c10::ScalarType::Float;
+    std::vector<int64_t> sizes;
+    bool trained = true;
+    size_t offset = 0;  ///< of its values
+    size_t bytes = 0;
+    size_t steps = 0;  ///< offset of how often it was stepped, plus one; 0 = the optimizer remembers nothing of it yet
+    /// What the optimizer remembers of it: as many tensors of the same shape, "exp_avg" first and so on.
+    std::vector<std::pair<std::string, size_t>> remembered;
+  };
+
+  /// Throws, naming the entry, if one cannot be shared: not on the CPU, sparse, quantised.
+  Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings);
+
+  const std::vector<Place>& places() const { return places_; }
+  /// All that an update may change lies in so many bytes, and can be kept and put back in one piece.
+  size_t bytes() const { return bytes_; }
+
+  /// The module and the optimizer as text, a line each, and the same for everything that has to be the same.
+  const std::string& description() const { return description_; }
+  /// The optimizer that a description speaks of; its learning rate is not in there. Throws if it speaks of none.
+  static detail::OptimizerSettings settings_in(const std::string& description);
+  /// How another description differs from this one: the first line that does. Empty if it does not.
+  std::string difference_to(const std::string& theirs) const;
+
+ private:
+  size_t place(size_t bytes);
+
+  std::vector<Place> places_;
+  size_t bytes_ = 0;
+  std::string description_;
+};
+
+}  // namespace farad::shared

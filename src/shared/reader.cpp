@@ -1,0 +1,75 @@
+#include "shared/reader.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "shared/seats.h"
+
+namespace farad::shared {
+namespace {
+
+constexpr int tries = 8;
+/// For how long those who write without a lock are held up: a copy of 100 MB takes 20 ms.
+constexpr auto moment = std::chrono::milliseconds(200);
+
+int64_t nanoseconds(base::TimePoint when) { return std::chrono::nanoseconds(when.time_since_epoch()).count(); }
+
+/// Others may write there meanwhile. Whether they did is looked at before and after.
+__attribute__((no_sanitize("thread"))) void copy_racing(char* to, const char* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+base::Status Reader::copy(char* to, size_t bytes, Writer& writer, base::TimePoint deadline, Seen& seen) {
+  auto& header = segment_->header();
+  header.snapshots.fetch_add(1, std::memory_order_relaxed);
+  for (int i = 0; i < tries; ++i) {
+    if (try_copy(to, bytes, seen)) return {};
+    header.retries.fetch_add(1, std::memory_order_relaxed);
+    ::sched_yield();
+  }
+  if (!locked_) {
+    if (copy_at_rest(to, bytes, deadline, seen)) return {};
+    seen.torn = true;
+    header.torn.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
+  return writer.alone([&] { (void)try_copy(to, bytes, seen); }, deadline);
+}
+
+bool Reader::try_copy(char* to, size_t bytes, Seen& seen) const {
+  auto& header = segment_->header();
+  const uint64_t sequence = header.sequence.load(std::memory_order_acquire);
+  if (sequence % 2 != 0 || (!locked_ && somebody_writes())) return false;
+  seen.version = header.books.version.load();
+  copy_racing(to, segment_->values(), bytes);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (header.sequence.load(std::memory_order_relaxed) != sequence) return false;
+  // One that has begun since is seen at it, or has made another version.
+  return locked_ || (!somebody_writes() && header.books.version.load() == seen.version);
+}
+
+bool Reader::somebody_writes() const {
+  const auto& seats = segment_->header().seats;
+  return std::any_of(std::begin(seats), std::end(seats),
+                     [](const Seat& seat) { return seat.writing.load() != 0 && is_alive(seat); });
+}
+
+/// Those who write are held up for a moment.
+bool Reader::copy_at_rest(char* to, size_t bytes, base::TimePoint deadline, Seen& seen) const {
+  auto& header = segment_->header();
+  const auto end = std::min(deadline, base::Clock::now() + moment);
+  bool whole = false;
+  for (header.pause_until.store(nanoseconds(end)); !whole && base::Clock::now() < end;) {
+    whole = try_copy(to, bytes, seen);
+    if (!whole) ::sched_yield();
+  }
+  header.pause_until.store(0);
+  return whole;
+}
+
+}  // namespace farad::shared

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "shared/segment.h"
+
+namespace farad::shared {
+
+/// Takes a seat that is free or whose process has ended; the caller has the lock. Invalid if all are taken.
+base::Status take_seat(Header& header, uint32_t& seat);
+/// This process gives its seat back. Any time.
+void leave_seat(Header& header, uint32_t seat);
+/// Whether this process sits there: it does not after a fork.
+bool sits_there(const Seat& seat);
+/// Whether the process that sits there has not ended. False for a free one.
+bool is_alive(const Seat& seat);
+
+}  // namespace farad::shared

@@ -1,0 +1,72 @@
+#include "shared/segment.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <cstring>
+#include <utility>
+
+namespace farad::shared {
+namespace {
+
+constexpr uint64_t our_magic = 0x6c65646f6d726166;  // "farmodel"
+constexpr uint64_t our_format = 1;
+constexpr size_t page = 4096;
+
+size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<double>::is_always_lock_free);
+
+}  // namespace
+
+base::Status Segment::create(const std::string& name, const Layout& layout, uint64_t policy,
+                             std::shared_ptr<Segment>& out) {
+  const auto& description = layout.description();
+  const size_t size = pages(sizeof(Header)) + pages(description.size()) + 2 * pages(layout.bytes());
+  shm::Memory memory;
+  if (auto status = shm::Memory::create("farad-model-" + name, size, memory); !status.ok()) return status;
+  // Now, because later it would end a process in the middle of an update.
+  if (auto status = memory.reserve(0, size); !status.ok()) return status;
+  auto segment = std::shared_ptr<Segment>(new Segment(std::move(memory)));
+  auto& header = segment->header();
+  header.format = our_format;
+  header.policy = policy;
+  header.description_bytes = description.size();
+  header.values_bytes = layout.bytes();
+  header.lock.prepare();
+  segment->find_parts();
+  std::memcpy(segment->at(pages(sizeof(Header))), description.data(), description.size());
+  header.magic.store(our_magic, std::memory_order_release);
+  out = std::move(segment);
+  return {};
+}
+
+base::Status Segment::adopt(base::Fd fd, size_t size, std::shared_ptr<Segment>& out) {
+  shm::Memory memory;
+  if (size < pages(sizeof(Header))) return {base::Code::Protocol, "[shared] this is no model: it is too small"};
+  if (auto status = shm::Memory::adopt(std::move(fd), size, memory); !status.ok()) return status;
+  auto segment = std::shared_ptr<Segment>(new Segment(std::move(memory)));
+  const auto& header = segment->header();
+  if (header.magic.load(std::memory_order_acquire) != our_magic || header.format != our_format) {
+    return {base::Code::Protocol, "[shared] this is no model, or one of another version of farad"};
+  }
+  const size_t described = header.description_bytes, room = size - pages(sizeof(Header));
+  if (described > room || header.values_bytes > room || pages(described) + 2 * pages(header.values_bytes) != room) {
+    return {base::Code::Protocol, "[shared] a model whose parts do not fit into it"};
+  }
+  segment->find_parts();
+  out = std::move(segment);
+  return {};
+}
+
+std::string Segment::description() const { return {at(pages(sizeof(Header))), header().description_bytes}; }
+
+void Segment::find_parts() {
+  values_ = pages(sizeof(Header)) + pages(header().description_bytes);
+  kept_ = values_ + pages(header().values_bytes);
+}
+
+at::Tensor Segment::view(const std::shared_ptr<Segment>& segment, size_t offset, const Layout::Place& place) {
+  return at::from_blob(segment->values() + offset, place.sizes, [segment](void*) {}, at::TensorOptions(place.type));
+}
+
+}  // namespace farad::shared

@@ -1,0 +1,76 @@
+#include "shared/stepper.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+namespace farad::shared {
+namespace {
+
+/// With tensors of its own.
+std::optional<optim::ParameterState> copy_of(const std::optional<optim::ParameterState>& state) {
+  if (!state) return {};
+  optim::ParameterState copy{{}, state->steps};
+  for (const auto& [name, tensor] : state->tensors) copy.tensors.emplace(name, tensor.clone());
+  return copy;
+}
+
+}  // namespace
+
+Stepper::Stepper(const std::shared_ptr<Segment>& segment, const Layout& layout,
+                 const detail::OptimizerSettings& settings) {
+  for (const auto& place : layout.places()) {
+    if (!place.trained) continue;
+    trained_.push_back(Segment::view(segment, place.offset, place));
+    auto& memory = memories_.emplace_back();
+    memory.name = place.name;
+    memory.steps = reinterpret_cast<std::atomic<int64_t>*>(segment->values() + place.steps);
+    for (const auto& [name, offset] : place.remembered) {
+      memory.remembered.emplace(name, Segment::view(segment, offset, place));
+    }
+  }
+  optimizer_ = optim::make_optimizer(settings, trained_);
+  for (size_t i = 0; i < trained_.size(); ++i) memories_[i].first = copy_of(optimizer_->state(trained_[i]));
+}
+
+void Stepper::check(const std::vector<at::Tensor>& gradients) const {
+  TORCH_CHECK(gradients.size() == trained_.size(), "[shared] ", gradients.size(), " gradients for ", trained_.size(),
+              " parameters");
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const auto& gradient = gradients[i];
+    if (!gradient.defined()) continue;
+    TORCH_CHECK(gradient.sizes() == trained_[i].sizes() && gradient.scalar_type() == trained_[i].scalar_type(),
+                "[shared] the gradient of \"", memories_[i].name, "\" is of ", gradient.dtype(), gradient.sizes(),
+                ", the parameter of ", trained_[i].dtype(), trained_[i].sizes());
+  }
+}
+
+void Stepper::step(const std::vector<at::Tensor>& gradients, double rate) {
+  const c10::NoGradGuard no_grad;
+  std::vector<int64_t> steps(gradients.size());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    trained_[i].mutable_grad() = gradients[i];
+    if (!gradients[i].defined()) continue;
+    auto& memory = memories_[i];
+    // Counted first, and by one instruction: where nothing is locked no count may be lost.
+    steps[i] = memory.steps->load(std::memory_order_relaxed);
+    while (!memory.steps->compare_exchange_weak(steps[i], std::max<int64_t>(steps[i], 1) + 1)) {
+    }
+    if (steps[i] == 0) {
+      optimizer_->set_state(trained_[i], copy_of(memory.first));  // The first step is not like the others.
+    } else {
+      optimizer_->set_state(trained_[i], optim::ParameterState{memory.remembered, steps[i] - 1});
+    }
+  }
+  optimizer_->step(rate);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    trained_[i].mutable_grad() = at::Tensor();
+    if (!gradients[i].defined() || steps[i] != 0) continue;
+    const auto state = optimizer_->state(trained_[i]);
+    if (!state) continue;
+    for (const auto& [name, tensor] : state->tensors) memories_[i].remembered.at(name).copy_(tensor);
+  }
+}
+
+}  // namespace farad::shared

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optim/kinds.h"
+#include "shared/layout.h"
+#include "shared/segment.h"
+
+namespace farad::shared {
+
+/// libtorch's optimizer over the values of a segment, and over what it remembers of them, which lies there too: all
+/// processes have one set of moments and one count of steps. One thread at a time.
+class Stepper {
+ public:
+  Stepper(const std::shared_ptr<Segment>& segment, const Layout& layout, const detail::OptimizerSettings& settings);
+
+  /// By the gradients of the trained parameters, in their order; undefined ones change nothing. Whether anybody else
+  /// may step meanwhile is for the caller to know. Throws what libtorch throws, before anything has changed or in the
+  /// middle.
+  void step(const std::vector<at::Tensor>& gradients, double rate);
+
+  /// The values that are trained.
+  const std::vector<at::Tensor>& trained() const { return trained_; }
+  /// Throws, naming the parameter, unless it could be stepped by these.
+  void check(const std::vector<at::Tensor>& gradients) const;
+
+ private:
+  struct Memory {
+    std::string name;
+    std::atomic<int64_t>* steps;                   // plus one
+    std::map<std::string, at::Tensor> remembered;  // in the segment
+    std::optional<optim::ParameterState> first;    // before the first step; most optimizers remember nothing then
+  };
+
+  std::vector<at::Tensor> trained_;
+  std::vector<Memory> memories_;
+  std::unique_ptr<optim::TorchOptimizer> optimizer_;
+};
+
+}  // namespace farad::shared

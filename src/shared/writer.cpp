@@ -1,0 +1,126 @@
+#include "shared/writer.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace farad::shared {
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+
+void copy(const Books& from, Books& to) {
+  to.version.store(from.version.load(relaxed), relaxed);
+  for (size_t i = 0; i < most_workers; ++i) {
+    to.tallies[i].applied.store(from.tallies[i].applied.load(relaxed), relaxed);
+    to.tallies[i].staleness_sum.store(from.tallies[i].staleness_sum.load(relaxed), relaxed);
+    to.tallies[i].staleness_most.store(from.tallies[i].staleness_most.load(relaxed), relaxed);
+  }
+}
+
+int64_t nanoseconds_now() { return std::chrono::nanoseconds(base::Clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+base::Status Writer::acquire(base::TimePoint deadline) {
+  bool abandoned = false;
+  if (auto status = segment_->header().lock.acquire(manners_, deadline, abandoned); !status.ok()) return status;
+  // Only who has the lock makes the sequence odd, so whoever did has ended.
+  if (segment_->header().sequence.load() % 2 != 0) {
+    put_back();
+    segment_->header().rolled_back.fetch_add(1);
+  }
+  return {};
+}
+
+base::Status Writer::alone(const std::function<void()>& act, base::TimePoint deadline) {
+  if (auto status = acquire(deadline); !status.ok()) return status;
+  try {
+    act();
+  } catch (...) {
+    segment_->header().lock.release(manners_);
+    throw;
+  }
+  segment_->header().lock.release(manners_);
+  return {};
+}
+
+base::Status Writer::locked(const std::function<void()>& change, uint64_t version_read, base::TimePoint deadline,
+                            Done& done) {
+  auto& header = segment_->header();
+  done.sequence = header.seats[seat_].begun.fetch_add(1) + 1;
+  return alone(
+      [&] {
+        keep();
+        try {
+          change();
+        } catch (...) {
+          put_back();
+          throw;
+        }
+        done.version = header.books.version.load(relaxed) + 1;
+        enter(done, version_read);
+        header.books.version.store(done.version, relaxed);
+        header.sequence.fetch_add(1, std::memory_order_release);  // Here it counts.
+      },
+      deadline);
+}
+
+/// What is changed from here on can be put back.
+void Writer::keep() {
+  auto& header = segment_->header();
+  std::memcpy(segment_->kept(), segment_->values(), segment_->values_bytes());
+  copy(header.books, header.kept);
+  std::atomic_thread_fence(std::memory_order_release);
+  header.sequence.fetch_add(1);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // Nobody sees a change before he can see that there is one.
+}
+
+/// May itself be cut off, and is then done again.
+void Writer::put_back() {
+  auto& header = segment_->header();
+  std::memcpy(segment_->values(), segment_->kept(), segment_->values_bytes());
+  copy(header.kept, header.books);
+  header.sequence.fetch_add(1, std::memory_order_release);
+}
+
+Writer::Done Writer::unlocked(const std::function<void()>& change, uint64_t version_read) {
+  auto& header = segment_->header();
+  auto& seat = header.seats[seat_];
+  Done done;
+  done.sequence = seat.begun.fetch_add(1) + 1;
+  // Whoever wants to see the model at rest asks for a moment, and then looks who writes; we the other way round, so one
+  // of us sees the other. Should he be killed, the moment passes.
+  for (seat.writing.store(1); nanoseconds_now() < header.pause_until.load(); seat.writing.store(1)) {
+    seat.writing.store(0);
+    ::sched_yield();
+  }
+  try {
+    change();
+  } catch (...) {
+    seat.writing.store(0);
+    throw;
+  }
+  done.version = header.books.version.fetch_add(1) + 1;
+  seat.writing.store(0);
+  enter(done, version_read);
+  return done;
+}
+
+void Writer::enter(Done done, uint64_t version_read) {
+  auto& header = segment_->header();
+  auto& tally = header.books.tallies[seat_];
+  const uint64_t staleness = done.version - 1 - std::min(version_read, done.version - 1);
+  tally.applied.fetch_add(1, relaxed);
+  tally.staleness_sum.fetch_add(staleness, relaxed);
+  if (staleness > tally.staleness_most.load(relaxed)) tally.staleness_most.store(staleness, relaxed);
+  auto& record = header.records[done.version % most_records];
+  record.worker.store(seat_, relaxed);
+  record.sequence.store(done.sequence, relaxed);
+  record.version_read.store(version_read, relaxed);
+  record.version.store(done.version, relaxed);
+}
+
+}  // namespace farad::shared

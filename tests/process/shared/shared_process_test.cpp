@@ -1,0 +1,137 @@
+// Processes that train one model in shared memory and are killed at any instant.
+
+#include <ATen/ATen.h>
+#include <farad/error.h>
+#include <farad/shared.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "process/nursery.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using shared::Model;
+using shared::Policy;
+using torch::nn::Linear;
+
+constexpr int64_t width = 100;  // 40 KB, so that an update takes a while.
+
+struct Plan {
+  char name[64] = {};
+  int steps = 0;  ///< 0 = until it is killed
+  bool creates = false;
+  Policy policy = Policy::Locked;
+};
+
+Linear zeroed() {
+  Linear module(width, width);
+  for (auto& parameter : module->parameters()) parameter.detach().zero_();
+  return module;
+}
+
+/// Adds one to each element, over and over. Sums of small integers are exact, so what was lost can be counted.
+void train(const Plan& plan) {
+  auto module = zeroed();
+  auto model = plan.creates ? Model::create(plan.name, module, torch::optim::SGDOptions(1), {plan.policy})
+                            : Model::attach(plan.name, module);
+  const std::vector<at::Tensor> gradients{at::full({width, width}, -1.0), at::full({width}, -1.0)};
+  for (int i = 0; plan.steps == 0 || i < plan.steps; ++i) model.step(gradients);
+  ::_exit(0);
+}
+
+class SharedProcess : public testing::Test {
+ protected:
+  Plan plan(const char* test) {
+    Plan plan;
+    ("test-" + std::to_string(::getpid()) + "-" + test).copy(plan.name, sizeof plan.name - 1);
+    return plan;
+  }
+  static bool all_are(const Model::Snapshot& snapshot, uint64_t value) {
+    for (const auto& [name, tensor] : snapshot.tensors) {
+      if (!at::all(tensor == static_cast<double>(value)).item<bool>()) return false;
+    }
+    return true;
+  }
+};
+
+// kill -9 at random instants: what is there is always what so many whole updates make.
+TEST_F(SharedProcess, KilledInTheMiddleOfAnUpdateItIsAsIfThatHadNotBegun) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  auto how = plan("killed");
+  auto module = zeroed();
+  auto model = Model::create(how.name, module, torch::optim::SGDOptions(1));
+  std::vector<pid_t> workers(2);
+  for (auto& worker : workers) worker = Nursery::bear<train>(how);
+  for (int kills = 0; kills < 60; ++kills) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 5'000));
+    auto& doomed = workers[random() % workers.size()];
+    Nursery::kill(doomed);
+    const auto snapshot = model.snapshot();
+    ASSERT_TRUE(all_are(snapshot, snapshot.version)) << "version " << snapshot.version << " after kill " << kills;
+    doomed = Nursery::bear<train>(how);
+  }
+  for (const pid_t worker : workers) Nursery::kill(worker);
+  const auto end = model.snapshot();
+  const auto stats = model.stats();
+  EXPECT_TRUE(all_are(end, end.version));
+  uint64_t applied = 0;
+  for (const auto& worker : stats.workers) applied += worker.applied;
+  EXPECT_EQ(applied, stats.version);
+  EXPECT_GT(stats.version, 0u);
+}
+
+TEST_F(SharedProcess, HogwildCountsEachUpdateWhateverItsElementsLose) {
+  auto how = plan("hogwild");
+  how.policy = Policy::Hogwild;
+  how.steps = 500;
+  auto module = zeroed();
+  auto model = Model::create(how.name, module, torch::optim::SGDOptions(1), {how.policy});
+  std::vector<pid_t> workers;
+  for (int i = 0; i < 3; ++i) workers.push_back(Nursery::bear<train>(how));
+  for (const pid_t worker : workers) EXPECT_EQ(Nursery::bury(worker), 0);
+  const auto stats = model.stats();
+  EXPECT_EQ(stats.version, 1'500u);
+  EXPECT_EQ(stats.cut_off, 0u);
+  EXPECT_LE(model.snapshot().tensors[0].second.max().item<float>(), 1'500.0f);
+}
+
+TEST_F(SharedProcess, TheNameOutlivesItsCreatorAndEndsWithTheLastHolder) {
+  auto creator = plan("name");
+  creator.creates = true;
+  auto holder = creator;
+  holder.creates = false;
+  const pid_t first = Nursery::bear<train>(creator);
+  const pid_t second = Nursery::bear<train>(holder);
+  {
+    auto module = zeroed();
+    auto model = Model::attach(creator.name, module);
+    while (model.stats().workers.size() < 3) std::this_thread::yield();
+    model.detach();
+  }
+  Nursery::kill(first);
+  {
+    auto module = zeroed();
+    auto model = Model::attach(creator.name, module);
+    const auto snapshot = model.snapshot();
+    EXPECT_TRUE(all_are(snapshot, snapshot.version));
+  }
+  Nursery::kill(second);
+  auto module = zeroed();
+  EXPECT_THROW(Model::attach(creator.name, module, {.patience = 50ms}), Timeout);
+}
+
+}  // namespace
+}  // namespace farad::test

@@ -1,0 +1,233 @@
+// A model in shared memory, within one process: what it gives is what one optimizer of libtorch gives.
+
+#include <ATen/ATen.h>
+#include <farad/error.h>
+#include <farad/shared.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+
+namespace farad::shared {
+namespace {
+
+using namespace std::chrono_literals;
+using at::Tensor;
+using testing::AllOf;
+using testing::HasSubstr;
+using torch::nn::Linear;
+
+/// Names are of the machine, so each test needs its own.
+std::string fresh_name() {
+  static int count = 0;
+  return "test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+}
+
+Linear linear() {
+  at::manual_seed(1);
+  return Linear(4, 3);
+}
+
+/// The same for each round, whoever asks.
+void set_gradients(Linear& module, int round) {
+  at::manual_seed(100 + round);
+  for (auto& parameter : module->parameters()) parameter.mutable_grad() = at::randn_like(parameter.detach());
+}
+
+template <class E>
+std::string message_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const E& error) {
+    return error.what_without_backtrace();
+  }
+  return "nothing was thrown";
+}
+
+void expect_equal(Linear& a, Linear& b) {
+  EXPECT_TRUE(at::equal(a->weight, b->weight));
+  EXPECT_TRUE(at::equal(a->bias, b->bias));
+}
+
+/// Two workers in turns, each with a module and an optimizer of its own, beside one process with libtorch's.
+template <class Optimizer, class Options>
+void expect_parity(const Options& options, Policy policy) {
+  Linear one = linear(), other = linear(), alone = linear();
+  const auto name = fresh_name();
+  auto first = Model::create(name, one, options, {policy});
+  auto second = Model::attach(name, other);
+  Optimizer optimizer(alone->parameters(), options);
+  for (int round = 0; round < 6; ++round) {
+    auto& model = round % 3 == 1 ? second : first;
+    auto& module = round % 3 == 1 ? other : one;
+    set_gradients(module, round);
+    set_gradients(alone, round);
+    if (round == 2) {  // One that a pass did not reach.
+      module->bias.mutable_grad() = Tensor();
+      alone->bias.mutable_grad() = Tensor();
+    }
+    EXPECT_EQ(model.step().version, static_cast<uint64_t>(round) + 1);
+    optimizer.step();
+    expect_equal(one, alone);
+    expect_equal(other, alone);
+  }
+}
+
+class SharedModel : public testing::TestWithParam<Policy> {};
+
+TEST_P(SharedModel, TwoWorkersHaveOneOptimizerStateLikeOneProcess) {
+  namespace o = torch::optim;
+  expect_parity<o::SGD>(o::SGDOptions(0.1).momentum(0.9).dampening(0.1).weight_decay(0.01), GetParam());
+  expect_parity<o::SGD>(o::SGDOptions(0.1), GetParam());
+  expect_parity<o::Adam>(o::AdamOptions(0.1).amsgrad(true), GetParam());
+  expect_parity<o::AdamW>(o::AdamWOptions(0.1), GetParam());
+  expect_parity<o::RMSprop>(o::RMSpropOptions(0.1).momentum(0.5).centered(true), GetParam());
+  expect_parity<o::Adagrad>(o::AdagradOptions(0.1), GetParam());
+}
+
+TEST_P(SharedModel, GradientsClearedInAnyWayBeforeOrAfterGiveTheSame) {
+  Linear plain = linear(), cleared = linear();
+  auto a = Model::create(fresh_name(), plain, torch::optim::AdamOptions(0.1), {GetParam()});
+  auto b = Model::create(fresh_name(), cleared, torch::optim::AdamOptions(0.1), {GetParam()});
+  for (int round = 0; round < 4; ++round) {
+    set_gradients(plain, round);
+    a.step();
+    set_gradients(cleared, round);
+    b.step();
+    for (auto& parameter : cleared->parameters()) {
+      if (round % 2 == 0) parameter.mutable_grad().zero_();
+      if (round % 2 != 0) parameter.mutable_grad() = Tensor();
+    }
+  }
+  expect_equal(plain, cleared);
+}
+
+TEST_P(SharedModel, UpdatesTellWhatTheyWereComputedFromAndWhatTheyMade) {
+  Linear bound = linear(), other = linear(), own = linear();
+  const auto name = fresh_name();
+  auto model = Model::create(name, bound, torch::optim::SGDOptions(0.1), {GetParam()});
+  auto second = Model::attach(name, other);
+  EXPECT_EQ(second.pull(own), 0u);
+  for (int round = 0; round < 3; ++round) {
+    set_gradients(bound, round);
+    EXPECT_EQ(model.step().staleness(), 0u);
+  }
+  set_gradients(own, 3);
+  const auto late = second.step(own);
+  EXPECT_EQ(late.version_read, 0u);
+  EXPECT_EQ(late.version, 4u);
+  EXPECT_EQ(late.staleness(), 3u);
+  EXPECT_EQ(late.sequence, 1u);
+  EXPECT_EQ(second.pull(own), 4u);
+  expect_equal(own, bound);
+
+  const auto stats = model.stats();
+  EXPECT_EQ(stats.version, 4u);
+  EXPECT_EQ(stats.max_staleness, 3u);
+  EXPECT_DOUBLE_EQ(stats.mean_staleness, 0.75);
+  ASSERT_EQ(stats.workers.size(), 2u);
+  EXPECT_EQ(stats.workers[0].applied, 3u);
+  EXPECT_EQ(stats.workers[1].applied, 1u);
+  const auto history = model.history();
+  ASSERT_EQ(history.size(), 4u);
+  EXPECT_EQ(history[2].version, 3u);
+  EXPECT_EQ(history[3].worker, second.worker());
+}
+
+TEST_P(SharedModel, SnapshotIsACopyThatStays) {
+  Linear module = linear();
+  const auto before = module->weight.detach().clone();
+  auto model = Model::create(fresh_name(), module, torch::optim::SGDOptions(0.1), {GetParam()});
+  const auto snapshot = model.snapshot();
+  set_gradients(module, 0);
+  model.step();
+  EXPECT_EQ(snapshot.version, 0u);
+  EXPECT_FALSE(snapshot.torn);
+  EXPECT_EQ(snapshot.tensors[0].first, "weight");
+  EXPECT_TRUE(at::equal(snapshot.tensors[0].second, before));
+  EXPECT_FALSE(at::equal(module->weight, before));
+}
+
+TEST_P(SharedModel, AGradientThatDoesNotFitChangesNothing) {
+  Linear module = linear();
+  auto model = Model::create(fresh_name(), module, torch::optim::SGDOptions(0.1), {GetParam()});
+  const auto before = module->weight.detach().clone();
+  EXPECT_THAT(message_of<c10::Error>([&] { model.step({at::ones({4, 3}), at::ones({3})}); }),
+              AllOf(HasSubstr("weight"), HasSubstr("[4, 3]"), HasSubstr("[3, 4]")));
+  EXPECT_TRUE(at::equal(module->weight, before));
+  EXPECT_EQ(model.version(), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SharedModel, testing::Values(Policy::Locked, Policy::Hogwild),
+                         [](const auto& info) { return info.param == Policy::Locked ? "Locked" : "Hogwild"; });
+
+TEST(SharedModelNames, AreTakenOnceAndFoundOnlyWhileSomebodyHasThem) {
+  const auto name = fresh_name();
+  Linear module = linear(), other = linear();
+  {
+    const auto model = Model::create(name, module);
+    EXPECT_THAT(message_of<Error>([&] { Model::create(name, other); }), HasSubstr(name));
+  }
+  EXPECT_THAT(message_of<Timeout>([&] { Model::attach(name, other, {.patience = 20ms}); }), HasSubstr(name));
+  EXPECT_NO_THROW(Model::create(name, other)) << "it is free again";
+}
+
+TEST(SharedModelNames, GoOverToAnotherHolder) {
+  const auto name = fresh_name();
+  Linear one = linear(), two = linear(), three = linear();
+  auto first = std::make_unique<Model>(Model::create(name, one));
+  auto second = Model::attach(name, two);
+  first.reset();
+  auto third = Model::attach(name, three);
+  set_gradients(two, 0);
+  second.step();
+  expect_equal(two, three);
+}
+
+TEST(SharedModelNames, AnotherModuleIsRefusedWithWhatDiffers) {
+  const auto name = fresh_name();
+  Linear module = linear();
+  const auto model = Model::create(name, module, torch::optim::AdamOptions(0.1));
+  Linear larger(5, 3), doubles = linear();
+  doubles->to(at::kDouble);
+  torch::nn::BatchNorm1d normal(4);
+  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, larger); }), AllOf(HasSubstr("[3, 5]"), HasSubstr("[3, 4]")));
+  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, doubles); }), AllOf(HasSubstr("Double"), HasSubstr("Float")));
+  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, normal); }), AllOf(HasSubstr("weight"), HasSubstr("[4]")));
+}
+
+TEST(SharedModelThreads, SnapshotsWhileOthersStepAreOfOneVersion) {
+  // Each step adds one to each element, so all elements of a snapshot are the version.
+  const auto name = fresh_name();
+  Linear module(64, 64);
+  for (auto& parameter : module->parameters()) parameter.detach().zero_();
+  auto model = Model::create(name, module, torch::optim::SGDOptions(1));
+  constexpr int steps = 300;
+  std::thread stepping([&] {
+    Linear mine(64, 64);
+    auto here = Model::attach(name, mine);
+    for (int i = 0; i < steps; ++i) here.step({at::full({64, 64}, -1.0), at::full({64}, -1.0)});
+  });
+  for (uint64_t version = 0; version < steps;) {
+    const auto snapshot = model.snapshot();
+    version = snapshot.version;
+    for (const auto& [name, tensor] : snapshot.tensors) {
+      ASSERT_TRUE(at::all(tensor == static_cast<double>(version)).item<bool>()) << name << " at version " << version;
+    }
+  }
+  stepping.join();
+  EXPECT_EQ(model.stats().version, static_cast<uint64_t>(steps));
+}
+
+}  // namespace
+}  // namespace farad::shared

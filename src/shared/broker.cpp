@@ -127,6 +127,7 @@ Broker::Broker(std::string name, std::shared_ptr<Segment> segment, base::Fd list
       thread_([this] { work(); }) {}
 
 Broker::~Broker() {
+  if (!thread_.joinable()) return;  // What would stop it is shared with the parent, whose thread it would stop.
   const uint64_t one = 1;
   (void)!::write(stop_.get(), &one, sizeof one);
   thread_.join();
@@ -135,7 +136,6 @@ Broker::~Broker() {
 void Broker::forget(std::unique_ptr<Broker> broker) {
   if (!broker) return;
   broker->thread_.detach();
-  broker->thread_ = std::thread([] {});
 }
 
 /// False once it is to stop.

@@ -5,11 +5,13 @@
 #include <farad/shared.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -131,6 +133,30 @@ TEST_F(SharedProcess, TheNameOutlivesItsCreatorAndEndsWithTheLastHolder) {
   Nursery::kill(second);
   auto module = zeroed();
   EXPECT_THROW(Model::attach(creator.name, module, {.patience = 50ms}), Timeout);
+}
+
+TEST_F(SharedProcess, AForkedChildIsAWorkerOfItsOwnAndKeepsTheName) {
+  const auto how = plan("forked");
+  auto module = zeroed();
+  auto model = std::make_unique<Model>(Model::create(how.name, module, torch::optim::SGDOptions(1)));
+  int go[2];
+  ASSERT_EQ(::pipe(go), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto update = model->step({at::full({width, width}, -1.0), at::full({width}, -1.0)});
+    char byte = 0;
+    (void)!::read(go[0], &byte, 1);
+    ::_exit(update.version == 1 && update.worker == 1 ? 0 : 1);
+  }
+  while (model->version() == 0) std::this_thread::yield();
+  EXPECT_TRUE(all_are(model->snapshot(), 1));
+  model.reset();
+  auto later = zeroed();
+  EXPECT_EQ(Model::attach(how.name, later).version(), 1u) << "the child offers it now";
+  EXPECT_EQ(::write(go[1], "x", 1), 1);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -198,7 +198,15 @@ uint64_t Model::pull(const std::vector<Named>& into) {
 
 // --- Writing ---
 
-Update Model::step() { return step(detail::gradients_of(state().bound)); }
+Update Model::step() { return step_by(state().bound); }
+
+Update Model::step_by(const std::vector<Named>& tensors) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& one : without_doubles(tensors)) {
+    if (one.trained) gradients.push_back(one.tensor.grad());
+  }
+  return step(std::move(gradients));
+}
 
 Update Model::step(std::vector<at::Tensor> gradients) {
   auto& here = state();

@@ -33,15 +33,6 @@ std::vector<NamedTensor> tensors_of(Module& module) {
   }
 }
 
-/// What an update needs of a module: its gradients, in the order of the trained parameters.
-inline std::vector<at::Tensor> gradients_of(const std::vector<NamedTensor>& tensors) {
-  std::vector<at::Tensor> gradients;
-  for (const auto& one : tensors) {
-    if (one.trained) gradients.push_back(one.tensor.grad());
-  }
-  return gradients;
-}
-
 }  // namespace farad::detail
 
 /// Training by several processes of one machine on one model in shared memory.
@@ -51,7 +42,7 @@ namespace farad::shared {
 enum class Policy {
   Locked,   ///< one at a time; each wholly or not at all, also if its process is killed
   Hogwild,  ///< all at once: elements may be lost where two write the same one, updates are not
-};
+};  // Averaged, Managed and AllReduced are to come.
 
 struct Options {
   Policy policy = Policy::Locked;
@@ -66,7 +57,7 @@ struct Update {
   uint64_t version_read = 0;  ///< of the model that its gradients were computed from
   uint64_t version = 0;       ///< of the model after it
 
-  uint64_t staleness() const { return version - 1 - version_read; }
+  uint64_t staleness() const { return version > version_read ? version - 1 - version_read : 0; }
 };
 
 /// What is known of the updates so far. Counts are exact under each policy.
@@ -99,7 +90,8 @@ struct Stats {
 /// first, so that all of them are of one version. Gradients are read where the module has them and copied at once;
 /// whether they are set to zero or to nothing afterwards makes no difference.
 ///
-/// Any thread, one at a time. After a fork the child's Model is a worker of its own.
+/// Any thread, one at a time. After a fork the child's Model is a worker of its own, from its first use on; a child
+/// that does not use it has to end or destroy it, else the name may outlive those who serve it.
 class Model {
  public:
   /// Puts the module's tensors into a new segment. `optimizer`: a torch::optim::SGDOptions and so on. Throws if there
@@ -146,8 +138,9 @@ class Model {
   Update step();
   /// By those of another module.
   template <class Module>
+    requires(!std::is_same_v<Module, const std::vector<at::Tensor>> && !std::is_same_v<Module, std::vector<at::Tensor>>)
   Update step(Module& module) {
-    return step(detail::gradients_of(detail::tensors_of(module)));
+    return step_by(detail::tensors_of(module));
   }
   Update step(std::vector<at::Tensor> gradients);
 
@@ -173,6 +166,7 @@ class Model {
                       detail::OptimizerSettings settings, Options options);
   static Model attach(const std::string& name, std::vector<detail::NamedTensor> tensors, Options options);
   uint64_t pull(const std::vector<detail::NamedTensor>& into);
+  Update step_by(const std::vector<detail::NamedTensor>& tensors);
   State& state() const;
 
   std::unique_ptr<State> state_;

@@ -216,8 +216,9 @@ void Backward::run_part(const std::shared_ptr<LocalContext>& context, Part& part
 
 base::Status Backward::run_next(const std::shared_ptr<LocalContext>& context, Part& part, LocalContext::Next& next,
                                 RunningPass& running) {
-  for (const auto& completion : next.completions) {
-    if (auto status = part.evaluator->end(completion.node, completion.result); !status.ok()) return status;
+  for (auto& completion : next.completions) {
+    auto status = part.evaluator->end(completion.node, completion.result, completion.live);
+    if (!status.ok()) return status;
   }
   for (auto& arrival : next.arrivals) {
     for (uint32_t i = 0; i < arrival.gradients.size(); i++) {
@@ -247,7 +248,7 @@ base::Status Backward::begin_deferred(const std::shared_ptr<LocalContext>& conte
   try {
     deferred.node->begin(deferred.which, std::move(gradients),
                          [this, context, part = part.shared_from_this(), node](DeferredNode::Result result) {
-                           perform(context, context->completed(*part, {node, std::move(result)}));
+                           perform(context, context->completed(*part, {node, std::move(result), true}));
                          });
     return {};
   } catch (...) {

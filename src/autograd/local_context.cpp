@@ -259,6 +259,11 @@ void LocalContext::gather(Work& work) {
     if (part->options.rerun.value) {
       auto nodes = recording_.forget(part->options.rerun);
       std::move(nodes.begin(), nodes.end(), std::back_inserter(work.forgotten));
+      std::erase_if(deferred_, [&](auto& deferred) {
+        if (deferred.second != part->options.rerun) return false;
+        work.deferred.push_back(std::move(deferred.first));
+        return true;
+      });
     }
     part->committed = ending.committed;
     part->failure = ending.failure;
@@ -323,7 +328,8 @@ void LocalContext::next(Part& part, Next& next) {
 void LocalContext::ran(Part& part, Next& next, Work& work) {
   base::Lock lock(mutex_);
   if (!part.ended) {
-    for (const auto& completion : next.completions) passes_.ran(part.id, completion.node, work.effects);
+    for (const auto& completion : next.completions)
+      passes_.ran(part.id, completion.node, work.effects, completion.live);
     if (next.node != no_node && !next.deferred) {
       if (!next.answer.empty()) part.answers[next.node] = std::exchange(next.answer, {});
       passes_.ran(part.id, next.node, work.effects);

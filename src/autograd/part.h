@@ -50,6 +50,7 @@ struct Part : std::enable_shared_from_this<Part> {
   struct Completion {
     NodeIndex node = no_node;
     DeferredNode::Result result;
+    bool live = true;  ///< once it is known: whether anything came
   };
 
   PassId id;

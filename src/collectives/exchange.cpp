@@ -129,6 +129,7 @@ Session::Request request_of(const Session& session, const Exchange& what) {
   request.requires_grad.resize(what.gives.size());
   // The caller may change what it gave as soon as the call returns, and letters may still be on their way then.
   std::map<const c10::TensorImpl*, at::Tensor> copies;
+  const bool records = c10::GradMode::is_enabled();
   const c10::AutoGradMode no_history(false);
   for (const int member : what.to) {
     const auto& given = what.gives[static_cast<size_t>(member)];
@@ -136,7 +137,7 @@ Session::Request request_of(const Session& session, const Exchange& what) {
     auto& copy = copies[given.unsafeGetTensorImpl()];
     if (!copy.defined()) copy = given.detach().clone(at::MemoryFormat::Contiguous);
     request.tensors[static_cast<size_t>(member)] = copy;
-    request.requires_grad[static_cast<size_t>(member)] = given.requires_grad();
+    request.requires_grad[static_cast<size_t>(member)] = records && given.requires_grad();
   }
   return request;
 }
@@ -148,10 +149,11 @@ at::Tensor make_token(const Exchange& what) {
   return at::empty({0});
 }
 
-/// Of an operation that all take part in.
-bool are_in_one_context(const Session& session, const std::map<int, Contribution>& came) {
+/// Only of an operation in which all hear of all: else one of two would say so, and the other could not know.
+bool are_in_one_context(const Session& session, const Exchange& what, const std::map<int, Contribution>& came) {
   const auto mine = session.services().context();
-  return mine != 0 && came.size() + 1 == static_cast<size_t>(session.size()) &&
+  const size_t others = static_cast<size_t>(session.size()) - 1;
+  return mine != 0 && what.to.size() == others && what.from.size() == others && came.size() == others &&
          std::all_of(came.begin(), came.end(), [&](const auto& each) { return each.second.context == mine; });
 }
 
@@ -222,7 +224,7 @@ Received conclude(const std::shared_ptr<Session>& session, Exchange& what, Sessi
     ways.got.push_back(token);
     ways.owed.push_back(false);
   }
-  if (!what.signature.backward) what.in_one_context = are_in_one_context(*session, came);
+  if (!what.signature.backward) what.in_one_context = are_in_one_context(*session, what, came);
   const auto node = autograd::compat::make_node<ExchangeNode>(session, what, given, std::move(ways));
   keeping.leave_it();
   ExchangeNode::attach(node, outputs);

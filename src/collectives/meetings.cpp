@@ -139,6 +139,7 @@ void Meetings::abandon(const Path& path) {
 }
 
 void Meetings::close(const base::Status& why, Effects& out) {
+  closed_ = why;
   std::vector<Path> all;
   for (const auto& [path, box] : boxes_) {
     if (box.open) all.push_back(path);
@@ -150,6 +151,7 @@ void Meetings::close(const base::Status& why, Effects& out) {
 
 void Meetings::check(Boxes::iterator at, Effects& out) {
   auto& [path, box] = *at;
+  if (!closed_.ok()) return finish(at, closed_, false, out);
   if (!box.failure.ok()) return finish(at, box.failure, false, out);
   if (auto text = mismatch(path, box); !text.empty()) {
     return finish(at, {base::Code::Invalid, std::move(text)}, true, out);

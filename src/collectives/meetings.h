@@ -61,7 +61,7 @@ class Meetings {
   void expire(const Path& path, const std::string& span, Effects& out);
   /// Who waits here does so no longer, and nobody need know.
   void abandon(const Path& path);
-  /// All that wait.
+  /// All that wait, and all that will.
   void close(const base::Status& why, Effects& out);
 
   size_t kept() const { return boxes_.size(); }  ///< meetings that somebody came to, or waits in, and are not over
@@ -93,6 +93,7 @@ class Meetings {
   std::map<uint64_t, uint64_t> next_;         // by channel
   std::map<Path, std::set<uint64_t>> alive_;  // operations and exchanges that go on; which of their steps are over
   std::map<int, base::Status> lost_;
+  base::Status closed_;
   Boxes boxes_;
 };
 

@@ -7,6 +7,7 @@ namespace farad::collectives {
 std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout) {
   std::shared_ptr<Session> session;
   decltype(early_)::mapped_type early;
+  base::Status closed;
   {
     base::Lock lock(mutex_);
     GroupId id{made_[ranks]++, ranks};
@@ -14,7 +15,9 @@ std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, st
     std::erase_if(sessions_, [](const auto& entry) { return entry.second.expired(); });
     sessions_.emplace(id, session);
     if (auto found = early_.extract(id)) early = std::move(found.mapped());
+    closed = closed_;
   }
+  if (!closed.ok()) session->close(closed);
   for (auto& [from, letter] : early) session->on_letter(from, std::move(letter));
   return session;
 }
@@ -54,7 +57,12 @@ void Service::on_lost(net::Peer peer, const base::Status& why) {
 }
 
 void Service::close() {
-  for (const auto& session : all()) session->close({base::Code::Closed, "[collectives] the worker is closed"});
+  const base::Status why{base::Code::Closed, "[collectives] the worker is closed"};
+  {
+    base::Lock lock(mutex_);
+    closed_ = why;
+  }
+  for (const auto& session : all()) session->close(why);
 }
 
 }  // namespace farad::collectives

@@ -27,6 +27,7 @@ class Service final : public rpc::Mailbox {
 
   const Services services_;
   base::Mutex mutex_;
+  base::Status closed_ GUARDED_BY(mutex_);  // once it is
   std::map<GroupId, std::weak_ptr<Session>> sessions_ GUARDED_BY(mutex_);
   std::map<std::vector<uint16_t>, uint64_t> made_ GUARDED_BY(mutex_);  // by ranks: how many
   // Of groups that this worker has not made yet.

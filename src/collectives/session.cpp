@@ -138,6 +138,11 @@ void Session::start(Request request, base::TimePoint deadline, std::function<voi
     if (sent.status.ok()) continue;
     base::Lock lock(mutex_);
     meetings_.not_sent(letter.path, member, sent.status, effects);
+    for (auto& done : effects.done) {  // Who waits for nobody is done as soon as it is open.
+      if (done.path != letter.path || !done.status.ok()) continue;
+      done.status = sent.status;
+      effects.tell.push_back({letter.path, request.to, sent.status});
+    }
     break;
   }
   perform(effects);

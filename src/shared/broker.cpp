@@ -37,7 +37,7 @@ base::Status address_of(const std::string& name, sockaddr_un& address, socklen_t
   return {};
 }
 
-/// Not ok only if the name is no name. `out` stays empty if somebody has it, or nobody.
+/// `out` stays empty if somebody has the name, or nobody.
 base::Status bind_to(const std::string& name, base::Fd& out) {
   sockaddr_un address;
   socklen_t size = 0;
@@ -151,12 +151,12 @@ void Broker::work() {
   while (true) {
     if (listening_) return serve();
     if (waiting_ && !wait_for_news(waiting_.get())) return;
-    waiting_.reset();  // Whoever had the name has ended.
-    if (!bind_to(name_, listening_).ok() || listening_) continue;
+    waiting_.reset();                                        // Whoever had the name has ended.
+    const bool could_try = bind_to(name_, listening_).ok();  // Not if there are no descriptors left: later, maybe.
+    if (listening_) continue;
     base::Fd memory;
     uint64_t size = 0;
-    if (!connect_to(name_, waiting_).ok()) return;
-    if (waiting_ && receive(waiting_.get(), memory, size).ok()) {
+    if (could_try && connect_to(name_, waiting_).ok() && waiting_ && receive(waiting_.get(), memory, size).ok()) {
       if (!is_same_memory(memory.get(), segment_->fd())) return;  // Somebody gave the name to another model.
       continue;
     }
@@ -168,16 +168,15 @@ void Broker::work() {
 
 /// Until it is to stop. Those who were served are kept: that their connection ends tells them that we did.
 void Broker::serve() {
-  std::vector<base::Fd> served;
   while (wait_for_news(listening_.get())) {
     base::Fd socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket || !is_same_user(socket.get())) continue;
     hand_out(socket.get());
-    std::erase_if(served, [](const base::Fd& one) {
+    std::erase_if(served_, [](const base::Fd& one) {
       pollfd hung_up{.fd = one.get(), .events = 0, .revents = 0};
       return ::poll(&hung_up, 1, 0) > 0;
     });
-    served.push_back(std::move(socket));
+    served_.push_back(std::move(socket));
   }
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/status.h"
@@ -38,8 +38,9 @@ class Broker {
 
   const std::string name_;
   const std::shared_ptr<Segment> segment_;
-  base::Fd listening_;  // we have the name
-  base::Fd waiting_;    // a connection to the one that has it: its end is his
+  base::Fd listening_;            // we have the name
+  base::Fd waiting_;              // a connection to the one that has it: its end is his
+  std::vector<base::Fd> served_;  // those who wait for our end
   base::Fd stop_;
   std::thread thread_;
 };

@@ -40,6 +40,8 @@ void Stepper::check(const std::vector<at::Tensor>& gradients) const {
   for (size_t i = 0; i < gradients.size(); ++i) {
     const auto& gradient = gradients[i];
     if (!gradient.defined()) continue;
+    TORCH_CHECK(gradient.layout() == c10::kStrided && gradient.device().is_cpu(), "[shared] the gradient of \"",
+                memories_[i].name, "\" is sparse or not on the CPU, which a model in shared memory cannot use");
     TORCH_CHECK(gradient.sizes() == trained_[i].sizes() && gradient.scalar_type() == trained_[i].scalar_type(),
                 "[shared] the gradient of \"", memories_[i].name, "\" is of ", gradient.dtype(), gradient.sizes(),
                 ", the parameter of ", trained_[i].dtype(), trained_[i].sizes());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -23,8 +24,6 @@ class Stepper {
   /// middle.
   void step(const std::vector<at::Tensor>& gradients, double rate);
 
-  /// The values that are trained.
-  const std::vector<at::Tensor>& trained() const { return trained_; }
   /// Throws, naming the parameter, unless it could be stepped by these.
   void check(const std::vector<at::Tensor>& gradients) const;
 

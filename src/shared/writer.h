@@ -4,11 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "base/status.h"
 #include "shared/segment.h"
-#include "shared/stepper.h"
 
 namespace farad::shared {
 

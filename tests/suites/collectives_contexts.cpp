@@ -30,6 +30,9 @@ Tensor sum_with_own(Tensor x) {
   return group.all_reduce(own * x);
 }
 
+Tensor ship(Tensor x) { return farad::Group(Worker::current()).send(x * 2, 1); }
+Tensor unload() { return farad::Group(Worker::current()).recv(0); }
+
 }  // namespace
 
 TEST_P(CollectivesSuite, PassesOfContextsGiveTheGradientsOfTheSumOfAllLosses) {
@@ -75,6 +78,32 @@ TEST_P(CollectivesSuite, WhatAPassDoesNotReachCountsAsZeroAndSoDoesAContextThatE
     }  // The third ends without a pass.
     group.barrier();
   });
+}
+
+TEST_P(CollectivesSuite, APassLeavesTheGraphBehindAnOperationThatNobodyReachesAlone) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    auto x = at::ones({2}, at::kDouble).requires_grad_();
+    Context context(worker);
+    auto a = group.all_reduce(x * x);
+    auto b = group.all_reduce(x * x * x);
+    context.backward({a.sum()});
+    EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 4., at::kDouble))) << context.gradient(x);
+    context.backward({b.sum()});
+    EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 10., at::kDouble))) << context.gradient(x);
+    worker.barrier();
+  });
+}
+
+TEST_P(CollectivesSuite, BothEndsOfAMessageMayBeInOneContext) {
+  auto workers = start(2);
+  Context context(workers[0]);
+  auto x = at::ones({2}, at::kDouble).requires_grad_();
+  auto sent = workers[0].rpc_async<ship>(0, x);
+  auto received = workers[0].rpc_async<unload>(1);
+  context.backward({(received.wait() * 5).sum() + sent.wait().sum()}, {.timeout = std::chrono::seconds(30)});
+  EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 10., at::kDouble))) << context.gradient(x);
 }
 
 TEST_P(CollectivesSuite, PassesMayComeToOperationsInAnyOrder) {

@@ -140,7 +140,7 @@ TEST_P(CollectivesSuite, AGraphThatIsLetGoOfCountsAsZero) {
 
 TEST_P(CollectivesSuite, ABackwardThatAMemberDoesNotReachEndsInATimeoutThatNamesIt) {
   WorkerOptions options;
-  options.rpc_timeout = 300ms;
+  options.rpc_timeout = 1500ms;
   auto workers = start(2, options);
   workers.each([](Worker& worker) {
     farad::Group group(worker);

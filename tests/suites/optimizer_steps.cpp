@@ -221,7 +221,7 @@ TEST_P(OptimizerSuite, ClippingNamesAnOwnerThatIsLost) {
 
 TEST_P(OptimizerSuite, StepThatTakesTooLongAtTheOnlyOwnerIsDropped) {
   WorkerOptions options;
-  options.rpc_timeout = std::chrono::milliseconds(200);
+  options.rpc_timeout = std::chrono::milliseconds(1500);
   Group group = start(2, options);
   auto& worker = group[0];
   const auto leaf = worker.remote<make_leaf>("worker1", 1.0);

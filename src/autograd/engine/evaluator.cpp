@@ -157,12 +157,16 @@ base::Status Evaluator::begin(NodeIndex index, variable_list& inputs) {
   }
 }
 
-base::Status Evaluator::end(NodeIndex index, const std::function<variable_list()>& compute) {
+base::Status Evaluator::end(NodeIndex index, const std::function<variable_list()>& compute, bool& live) {
   Node& node = *plan_->nodes[index];
   try {
     auto outputs = compute();
     fit_all(index, outputs);
+    const size_t count = outputs.size();
     for (const auto& hook : node.post_hooks()) outputs = (*hook)(outputs, {});
+    TORCH_CHECK(outputs.size() == count, "[autograd] a hook of ", node.name(), " returned ", outputs.size(),
+                " gradients instead of ", count);
+    live = std::any_of(outputs.begin(), outputs.end(), [](const at::Tensor& output) { return output.defined(); });
     if (options_.anomaly || looks_for_nan()) check_for_nan(outputs);
     pass_on(index, outputs);
     return {};

@@ -70,8 +70,9 @@ class Evaluator {
   base::Status run(NodeIndex node);
 
   /// run() in two parts, for a node that somebody else computes: what has come to it, and later what it returns.
+  /// `live`: whether that was anything.
   base::Status begin(NodeIndex node, torch::autograd::variable_list& inputs);
-  base::Status end(NodeIndex node, const std::function<torch::autograd::variable_list()>& outputs);
+  base::Status end(NodeIndex node, const std::function<torch::autograd::variable_list()>& outputs, bool& live);
 
   /// What has come to the recv `node`, one per tensor, undefined where nothing has. Once for each, instead of run().
   base::Status take(NodeIndex node, std::vector<at::Tensor>& gradients);

@@ -260,10 +260,10 @@ bool Passes::has_ready(PassId id) const {
   return pass && pass->wave.has_next();
 }
 
-void Passes::ran(PassId id, NodeIndex node, Effects& out) {
+void Passes::ran(PassId id, NodeIndex node, Effects& out, bool live) {
   Pass* const pass = find(id);
   if (!pass) return;
-  pass->wave.ran(node);
+  pass->wave.ran(node, live);
   settle(*pass, out);
   if (pass->state == PassState::Ended) purge();
 }

@@ -71,7 +71,7 @@ class Passes {
   /// A node to run, now; no_node if there is none. Recvs too: for their hooks.
   NodeIndex next_ready(PassId pass);
   bool has_ready(PassId pass) const;
-  void ran(PassId pass, NodeIndex node, Effects& out);
+  void ran(PassId pass, NodeIndex node, Effects& out, bool live = true);
   /// A node threw, or at the root: whoever waits for the pass has given up.
   void fail(PassId pass, PassFailure failure, Effects& out);
 

@@ -70,7 +70,7 @@ NodeIndex Wave::next() {
   return node;
 }
 
-void Wave::ran(NodeIndex index) {
+void Wave::ran(NodeIndex index, bool live) {
   if (index >= nodes_.size() || nodes_[index].phase != Out) return;
   auto& node = nodes_[index];
   node.phase = Fired;
@@ -83,11 +83,11 @@ void Wave::ran(NodeIndex index) {
     case Role::Leaf:
       return;
     case Role::Function:
-      for (const auto& link : topology_->links_of(index)) reach(link, true);
+      for (const auto& link : topology_->links_of(index)) reach(link, live);
       break;
     case Role::Send: {
-      const uint8_t* live = tensors_.data() + send_tensors_[node.crossing];
-      for (const auto& link : topology_->links_of(index)) reach(link, *live++);
+      const uint8_t* tensor = tensors_.data() + send_tensors_[node.crossing];
+      for (const auto& link : topology_->links_of(index)) reach(link, *tensor++);
       break;
     }
   }

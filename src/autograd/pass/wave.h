@@ -34,8 +34,9 @@ class Wave {
   NodeIndex next();
   bool has_next() const { return next_recv_ < ready_recvs_.size() || !heap_.empty(); }
   bool recv_is_next() const { return next_recv_ < ready_recvs_.size(); }
-  /// Of a node that next() gave: it was run. Anything else is ignored.
-  void ran(NodeIndex node);
+  /// Of a node that next() gave: it was run. Anything else is ignored. `live`: whether it has something to pass on; one
+  /// that took part only for others may have not.
+  void ran(NodeIndex node, bool live = true);
 
   /// Recvs that have fired and were not taken yet, by their place in topology().recvs.
   std::vector<uint32_t>& fired() { return fired_; }

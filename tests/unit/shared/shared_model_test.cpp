@@ -144,6 +144,25 @@ TEST_P(SharedModel, UpdatesTellWhatTheyWereComputedFromAndWhatTheyMade) {
   EXPECT_EQ(history[3].worker, second.worker());
 }
 
+/// One weight under two names.
+struct TiedImpl : torch::nn::Module {
+  TiedImpl() {
+    weight = register_parameter("weight", at::ones({2, 2}));
+    again = register_parameter("again", weight);
+  }
+  Tensor weight, again;
+};
+
+TEST_P(SharedModel, AParameterOfTwoNamesIsOne) {
+  TiedImpl bound, own;
+  auto model = Model::create(fresh_name(), bound, torch::optim::SGDOptions(1), {GetParam()});
+  model.pull(own);
+  (own.weight * own.again).sum().backward();
+  model.step(own);
+  EXPECT_TRUE(at::equal(bound.weight, at::full({2, 2}, -1.0))) << bound.weight;
+  EXPECT_TRUE(at::equal(bound.again, bound.weight));
+}
+
 TEST_P(SharedModel, SnapshotIsACopyThatStays) {
   Linear module = linear();
   const auto before = module->weight.detach().clone();

@@ -192,14 +192,23 @@ class Showing {
                   " steps; ask for more by --steps");
     }
     training.load(last->path);
-    curves_.pipeline = from_csv(read_file(options_.out + "/loss.csv").value_or("")).pipeline;
-    curves_.pipeline.resize(static_cast<size_t>(last->steps));
+    curves_.pipeline = from_csv(read_file(losses_so_far()).value_or("")).pipeline;
+    const auto steps = static_cast<size_t>(last->steps);
+    if (curves_.pipeline.size() < steps) {
+      throw Error("[demo] " + losses_so_far() + " does not go as far as " + last->path +
+                  "; begin anew without --resume");
+    }
+    curves_.pipeline.resize(steps);
     std::printf("  goes on after step %ld, from %s\n", static_cast<long>(last->steps), last->path.c_str());
     return last->steps;
   }
 
+  /// With the checkpoints, because it belongs to a seed as they do.
+  std::string losses_so_far() const { return checkpoints_of(options_) + "/loss.csv"; }
+
   void save(PipelineTraining& training, int64_t steps) {
-    write_file(options_.out + "/loss.csv", to_csv(curves_));  // First: losses of later steps are cut off by resume().
+    std::filesystem::create_directories(checkpoints_of(options_));
+    write_file(losses_so_far(), to_csv(curves_));  // First: losses of later steps are cut off by resume().
     checkpoints_.save(steps, [&](const std::string& directory) { training.save(directory); });
   }
 

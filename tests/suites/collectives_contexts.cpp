@@ -14,19 +14,31 @@ using testing::HasSubstr;
 Tensor scaled(Tensor x, double factor) { return x * factor; }
 
 /// Runs at every worker in the caller's context: takes part with a leaf of its own, which stays there.
-struct Kept {
-  std::mutex mutex;
-  std::map<int, Tensor> leaves;
+class Kept {
+ public:
+  void set(int rank, Tensor leaf) {
+    const std::lock_guard lock(mutex_);
+    leaves_[rank] = std::move(leaf);
+  }
+  Tensor leaf(int rank) {
+    const std::lock_guard lock(mutex_);
+    return leaves_.at(rank);
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    leaves_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, Tensor> leaves_;
 };
 Kept kept;
 
 Tensor sum_with_own(Tensor x) {
   farad::Group group(Worker::current());
   auto own = at::full({2}, double(group.rank() + 1), at::kDouble).requires_grad_();
-  {
-    const std::lock_guard lock(kept.mutex);
-    kept.leaves[group.rank()] = own;
-  }
+  kept.set(group.rank(), own);
   return group.all_reduce(own * x);
 }
 
@@ -128,7 +140,7 @@ TEST_P(CollectivesSuite, PassesMayComeToOperationsInAnyOrder) {
 TEST_P(CollectivesSuite, MembersMayAllBeInOneContext) {
   constexpr int size = 3;
   auto workers = start(size);
-  kept.leaves.clear();
+  kept.clear();
   Context context(workers[0]);
   auto x = at::full({2}, 2., at::kDouble).requires_grad_();
   std::vector<Future<Tensor>> calls;
@@ -139,12 +151,12 @@ TEST_P(CollectivesSuite, MembersMayAllBeInOneContext) {
   // Every sum is of 1, 2 and 3 times x, and they count once, twice and three times.
   EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 36., at::kDouble))) << context.gradient(x);
   for (int rank = 0; rank < size; ++rank) {
-    const Tensor gradient = gradients(workers[rank], context.id()).find(kept.leaves[rank]);
+    const Tensor gradient = gradients(workers[rank], context.id()).find(kept.leaf(rank));
     EXPECT_TRUE(at::equal(gradient, at::full({2}, 12., at::kDouble))) << gradient;
   }
   context.backward({loss});
   EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 72., at::kDouble))) << context.gradient(x);
-  kept.leaves.clear();
+  kept.clear();
 }
 
 TEST_P(CollectivesSuite, APassThatFailsFailsThoseThatWaitForIt) {

@@ -105,7 +105,8 @@ TEST(InPlace, AThreadThatWaitsHandsWorkToTheExecutor) {
   auto waiter = place.station.driver.make_waiter();
   std::thread::id ran_on;
   const Driver::Reservation we_drive(place.station.driver);
-  place.post({[&] {
+  // It keeps the waiter: whoever waits may go on, and end, before complete() has returned.
+  place.post({[&ran_on, waiter] {
     ran_on = std::this_thread::get_id();
     waiter->complete();
   }});
@@ -119,7 +120,8 @@ TEST(InPlace, WhoWaitsAsideLeavesWorkToTheResident) {
   auto waiter = place.station.driver.make_waiter();
   std::thread::id ran_on;
   std::thread server([&] { EXPECT_TRUE(place.station.driver.wait_aside(*waiter, later(10s))); });
-  place.post({[&] {
+  // It keeps the waiter: whoever waits may go on, and end, before complete() has returned.
+  place.post({[&ran_on, waiter] {
     ran_on = std::this_thread::get_id();
     waiter->complete();
   }});

@@ -156,7 +156,10 @@ void Broker::work() {
     if (listening_) continue;
     base::Fd memory;
     uint64_t size = 0;
-    if (could_try && connect_to(name_, waiting_).ok() && waiting_ && receive(waiting_.get(), memory, size).ok()) {
+    if (could_try && connect_to(name_, waiting_).ok() && waiting_) {
+      if (!wait_for_news(waiting_.get())) return;  // Whoever has the name may be stopped, and our end must not wait.
+    }
+    if (waiting_ && receive(waiting_.get(), memory, size).ok()) {
       if (!is_same_memory(memory.get(), segment_->fd())) return;  // Somebody gave the name to another model.
       continue;
     }

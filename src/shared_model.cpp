@@ -13,6 +13,7 @@
 
 #include "shared/broker.h"
 #include "shared/reader.h"
+#include "shared/saving.h"
 #include "shared/seats.h"
 #include "shared/stepper.h"
 #include "shared/writer.h"
@@ -41,15 +42,27 @@ void bind(const Named& one, const at::Tensor& where) {
   one.tensor.set_data(where);
 }
 
+/// The finisher of SplitMix64, which maps numbers one to one.
+uint64_t mixed(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
 }  // namespace
 
+uint64_t stream_seed(uint64_t seed, uint64_t worker) {
+  constexpr uint64_t odd = 0x9e3779b97f4a7c15;
+  return mixed(mixed(seed + odd) + worker * odd);
+}
+
 struct Model::State {
-  State(std::string name, std::vector<Named> tensors, const detail::OptimizerSettings& settings, Options options)
+  State(std::string name, std::vector<Named> tensors, const detail::OptimizerSettings& settings, Options given)
       : name(std::move(name)),
         bound(without_doubles(std::move(tensors))),
         settings(settings),
-        options(options),
-        layout(entries_of(bound), settings) {}
+        options(std::move(given)),
+        layout(entries_of(bound), settings, options.moving_average) {}
   ~State() {
     if (segment && process == ::getpid()) leave_seat(segment->header(), seat);
     if (process != ::getpid()) Broker::forget(std::move(broker));
@@ -84,6 +97,16 @@ struct Model::State {
     for (const auto& place : layout.places()) all.push_back(Segment::view(segment, place.offset, place));
     return all;
   }
+  /// What of the model goes to a place elsewhere: the values, or the average of the trained ones.
+  static Reader::Part part(const Layout::Place& place, bool average, const at::Tensor& to) {
+    return {average && place.trained ? place.average : place.offset, place.bytes, to.data_ptr()};
+  }
+  Reader::Seen copy(const std::vector<Reader::Part>& parts) {
+    Reader::Seen seen;
+    reader->copy(parts, *writer, deadline(), seen).raise();
+    return seen;
+  }
+
   void bind_all() const {
     const auto there = views();
     for (size_t i = 0; i < bound.size(); ++i) bind(bound[i], there[i]);
@@ -102,7 +125,6 @@ struct Model::State {
   std::optional<Reader> reader;
   std::optional<Stepper> stepper;
   uint64_t version_read = 0;
-  std::vector<char> copy;  // of the values: memory that is new to a process costs more than copying
 };
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -122,13 +144,17 @@ detail::OptimizerSettings Model::plain_sgd() {
 
 Model Model::create(const std::string& name, std::vector<Named> tensors, detail::OptimizerSettings settings,
                     Options options) {
-  auto state = std::make_unique<State>(name, std::move(tensors), settings, options);
-  Segment::create(name, state->layout, static_cast<uint64_t>(options.policy), state->segment).raise();
+  auto state = std::make_unique<State>(name, std::move(tensors), settings, std::move(options));
+  Segment::create(name, state->layout, static_cast<uint64_t>(state->options.policy), state->segment).raise();
   state->header().rate.store(settings.options.at("lr"));
   {
     const c10::NoGradGuard no_grad;
     const auto there = state->views();
-    for (size_t i = 0; i < there.size(); ++i) there[i].copy_(state->bound[i].tensor);
+    for (size_t i = 0; i < there.size(); ++i) {
+      there[i].copy_(state->bound[i].tensor);
+      const auto& place = state->layout.places()[i];
+      if (place.average != 0) Segment::view(state->segment, place.average, place).copy_(there[i]);
+    }
   }
   state->join();
   Broker::offer(name, state->segment, state->broker).raise();
@@ -143,7 +169,8 @@ Model Model::attach(const std::string& name, std::vector<Named> tensors, Options
   Broker::fetch(name, deadline, segment, broker).raise();
   auto settings = Layout::settings_in(segment->description());
   settings.options["lr"] = segment->header().rate.load();
-  auto state = std::make_unique<State>(name, std::move(tensors), settings, options);
+  options.moving_average = Layout::moving_average_in(segment->description());
+  auto state = std::make_unique<State>(name, std::move(tensors), settings, std::move(options));
   const auto difference = state->layout.difference_to(segment->description());
   if (!difference.empty()) throw Error("[shared] \"" + name + "\" is for another module: " + difference);
   state->segment = std::move(segment);
@@ -171,29 +198,64 @@ double Model::lr() const { return state().header().rate.load(); }
 
 Model::Snapshot Model::snapshot() {
   auto& here = state();
-  here.copy.resize(here.layout.bytes());
-  Reader::Seen seen;
-  here.reader->copy(here.copy.data(), here.layout.bytes(), *here.writer, here.deadline(), seen).raise();
-  Snapshot snapshot{seen.version, seen.torn, {}};
+  Snapshot snapshot;
+  std::vector<Reader::Part> parts;
+  const auto add = [&](const Layout::Place& place, bool average) {
+    auto& tensors = average ? snapshot.average : snapshot.tensors;
+    tensors.emplace_back(place.name, at::empty(place.sizes, at::TensorOptions(place.type)));
+    parts.push_back(State::part(place, average, tensors.back().second));
+  };
   for (const auto& place : here.layout.places()) {
-    auto tensor = at::empty(place.sizes, at::TensorOptions(place.type));
-    std::memcpy(tensor.data_ptr(), here.copy.data() + place.offset, place.bytes);
-    snapshot.tensors.emplace_back(place.name, std::move(tensor));
+    add(place, false);
+    if (place.trained && here.layout.moving_average() > 0) add(place, true);
   }
+  const auto seen = here.copy(parts);
+  snapshot.version = seen.version;
+  snapshot.torn = seen.torn;
   return snapshot;
 }
 
-uint64_t Model::pull(const std::vector<Named>& into) {
+uint64_t Model::pull(const std::vector<Named>& into, bool average) {
   auto& here = state();
+  TORCH_CHECK(!average || here.layout.moving_average() > 0,
+              "[shared] this model keeps no moving average: create it with Options::moving_average");
   const auto unique = without_doubles(into);
-  const Layout layout(entries_of(unique), here.settings);
-  const auto difference = layout.difference_to(here.layout.description());
+  const auto difference = here.layout.difference_to(entries_of(unique));
   if (!difference.empty()) throw Error("[shared] pull into another module: " + difference);
-  const auto values = snapshot();
   const c10::NoGradGuard no_grad;
-  for (size_t i = 0; i < unique.size(); ++i) unique[i].tensor.copy_(values.tensors[i].second);
-  here.version_read = values.version;
-  return values.version;
+  std::vector<Reader::Part> parts;
+  std::vector<std::pair<at::Tensor, at::Tensor>> scattered;  // what does not lie in one piece, and a copy that does
+  for (size_t i = 0; i < unique.size(); ++i) {
+    auto to = unique[i].tensor.detach();
+    if (!to.is_contiguous()) to = scattered.emplace_back(to, at::empty(to.sizes(), to.options())).second;
+    parts.push_back(State::part(here.layout.places()[i], average, to));
+  }
+  const auto seen = here.copy(parts);
+  for (const auto& one : unique) one.tensor.unsafeGetTensorImpl()->bump_version();  // A graph over it is void now.
+  for (const auto& [to, copy] : scattered) to.copy_(copy);
+  if (!average) here.version_read = seen.version;
+  return seen.version;
+}
+
+// --- Checkpoints ---
+
+void Model::save(const std::string& directory) {
+  auto& here = state();
+  Image image{std::vector<char>(here.layout.bytes()), 0, lr()};
+  const auto seen = here.copy({{0, image.values.size(), image.values.data()}});
+  if (seen.torn) throw Error("[shared] checkpoint " + directory + ": other processes step all the time; try again");
+  image.version = seen.version;
+  save_image(directory, here.layout, here.settings, image).raise();
+}
+
+void Model::load(const std::string& directory) {
+  auto& here = state();
+  Image image;
+  load_image(directory, here.layout, here.settings, image).raise();
+  const auto put = [&] { std::memcpy(here.segment->values(), image.values.data(), image.values.size()); };
+  here.writer->replace(put, image.version, here.deadline()).raise();
+  set_lr(image.rate);
+  here.version_read = image.version;
 }
 
 // --- Writing ---
@@ -211,16 +273,22 @@ Update Model::step_by(const std::vector<Named>& tensors) {
 Update Model::step(std::vector<at::Tensor> gradients) {
   auto& here = state();
   here.stepper->check(gradients);
-  const auto change = [&] { here.stepper->step(gradients, here.header().rate.load()); };
   const uint64_t read = here.version_read;
+  const auto update = [&](const Writer::Done& done) {
+    return Update{static_cast<int>(here.seat), done.sequence, read, done.version};
+  };
+  Writer::Work work{[&] { here.stepper->step(gradients, here.header().rate.load()); }, {}, read};
+  if (here.options.observer) {
+    work.observe = [&](const Writer::Done& done) { here.options.observer(update(done), gradients); };
+  }
   Writer::Done done;
   if (here.locked()) {
-    here.writer->locked(change, read, here.deadline(), done).raise();
+    here.writer->locked(work, here.deadline(), done).raise();
   } else {
-    done = here.writer->unlocked(change, read);
+    done = here.writer->unlocked(work);
   }
   here.version_read = done.version;  // Unless it pulls, what it computes next is from what it sees now.
-  return {static_cast<int>(here.seat), done.sequence, read, done.version};
+  return update(done);
 }
 
 // --- What is known ---

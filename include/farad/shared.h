@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -44,12 +45,6 @@ enum class Policy {
   Hogwild,  ///< all at once: elements may be lost where two write the same one, updates are not
 };  // Averaged, Managed and AllReduced are to come.
 
-struct Options {
-  Policy policy = Policy::Locked;
-  /// How long to wait for another process: at attach() for one that offers the model, later for the lock. 0 = for ever.
-  std::chrono::milliseconds patience{10'000};
-};
-
 /// One update, as it was applied.
 struct Update {
   int worker = -1;
@@ -58,6 +53,25 @@ struct Update {
   uint64_t version = 0;       ///< of the model after it
 
   uint64_t staleness() const { return version > version_read ? version - 1 - version_read : 0; }
+};
+
+/// Is told of an update by the process that applies it, and within it: what it throws undoes the update, but under
+/// Hogwild. The gradients are those that the optimizer used; who keeps them copies them. The bound module already has
+/// the new values. The model must not be called from there.
+///
+/// Under Locked an update that was told of can still be undone, if its process is killed right after; then another one
+/// of the same version follows, and the last one told of is the one that counts.
+using Observer = std::function<void(const Update&, const std::vector<at::Tensor>& gradients)>;
+
+struct Options {
+  Policy policy = Policy::Locked;
+  /// How long to wait for another process: at attach() for one that offers the model, later for the lock. 0 = for ever.
+  std::chrono::milliseconds patience{10'000};
+  /// Of create(), 0 = none: the model also keeps a moving average of its trained parameters, which starts at their
+  /// first values and of which this much stays at each update: average = m * average + (1 - m) * parameter.
+  double moving_average = 0;
+  /// Of this process. Costs nothing if there is none.
+  Observer observer = {};
 };
 
 /// What is known of the updates so far. Counts are exact under each policy.
@@ -81,6 +95,11 @@ struct Stats {
   uint64_t max_staleness = 0;
   std::vector<Worker> workers;  ///< those that there are or were
 };
+
+/// A seed for the random numbers of one worker, from that of the whole training: whatever the seeds, workers draw
+/// unrelated numbers, and no two workers of one seed have the same. (libtorch's generators for the CPU use its lower
+/// half.)
+uint64_t stream_seed(uint64_t seed, uint64_t worker);
 
 /// A module's parameters, buffers and optimizer state in a segment of shared memory, which any process of this machine
 /// finds by its name. The segment ends with the last process that uses it, however that one ends.
@@ -131,7 +150,13 @@ class Model {
   /// that module count as computed from it.
   template <class Module>
   uint64_t pull(Module& module) {
-    return pull(detail::tensors_of(module));
+    return pull(detail::tensors_of(module), false);
+  }
+  /// The same with the moving average in place of each trained parameter, to evaluate it; it is not one to compute
+  /// gradients from. Throws if the model keeps none.
+  template <class Module>
+  uint64_t pull_average(Module& module) {
+    return pull(detail::tensors_of(module), true);
   }
   /// Updates the model by the gradients of the bound module; parameters without one stay. Under Locked, at once or not
   /// at all. Throws, and changes nothing, if a gradient does not fit or another process keeps the lock for too long.
@@ -148,9 +173,18 @@ class Model {
     uint64_t version = 0;
     bool torn = false;  ///< Hogwild only, and counted: it could not be had whole in time
     std::vector<std::pair<std::string, at::Tensor>> tensors;
+    std::vector<std::pair<std::string, at::Tensor>> average;  ///< of the trained parameters, if the model keeps one
   };
   /// A copy of all parameters and buffers as they were at one instant. Holds nobody up.
   Snapshot snapshot();
+
+  /// Writes all of it, what the optimizer remembers included, as it was at one instant, into a directory, where it
+  /// replaces an earlier one at once or not at all. Training goes on meanwhile.
+  void save(const std::string& directory);
+  /// The model becomes what was saved, its version and learning rate too, and goes on from there to the bit. Throws,
+  /// and changes nothing, naming what differs, if it was of another module or optimizer. Under Hogwild nobody may step
+  /// meanwhile.
+  void load(const std::string& directory);
 
   void set_lr(double lr);
   double lr() const;
@@ -165,7 +199,7 @@ class Model {
   static Model create(const std::string& name, std::vector<detail::NamedTensor> tensors,
                       detail::OptimizerSettings settings, Options options);
   static Model attach(const std::string& name, std::vector<detail::NamedTensor> tensors, Options options);
-  uint64_t pull(const std::vector<detail::NamedTensor>& into);
+  uint64_t pull(const std::vector<detail::NamedTensor>& into, bool average);
   Update step_by(const std::vector<detail::NamedTensor>& tensors);
   State& state() const;
 

@@ -14,6 +14,7 @@ namespace farad::shared {
 namespace {
 
 constexpr char optimizer_line[] = "optimizer ";
+constexpr char average_line[] = "moving average ";
 constexpr size_t alignment = 64;  // A cache line, which is what libtorch's own memory is aligned to.
 
 /// What the optimizer remembers of a parameter of that type, found out by letting it step one.
@@ -30,10 +31,17 @@ std::vector<std::string> remembered_by(const detail::OptimizerSettings& settings
   return names;
 }
 
-std::string describe(const Layout::Place& place) {
+std::string describe(const std::string& name, c10::ScalarType type, c10::IntArrayRef sizes, bool trained) {
   std::ostringstream text;
-  text << (place.trained ? "parameter \"" : "buffer \"") << place.name << "\" " << c10::toString(place.type) << " ["
-       << c10::Join(", ", place.sizes) << "]";
+  text << (trained ? "parameter \"" : "buffer \"") << name << "\" " << c10::toString(type) << " ["
+       << c10::Join(", ", sizes) << "]";
+  return text.str();
+}
+
+std::string describe(double moving_average) {
+  std::ostringstream text;
+  text.precision(17);
+  text << average_line << moving_average << '\n';
   return text.str();
 }
 
@@ -56,7 +64,10 @@ std::string line_of(const std::string& text, size_t& at) {
 
 }  // namespace
 
-Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings) {
+Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings, double moving_average)
+    : moving_average_(moving_average) {
+  TORCH_CHECK(moving_average >= 0 && moving_average < 1, "[shared] a moving average of which ", moving_average,
+              " stays at each update: it has to be at least 0 (none) and less than 1");
   TORCH_CHECK(!entries.empty(), "[shared] a module without parameters and buffers has nothing to share");
   for (const auto& [name, tensor, trained] : entries) {
     TORCH_CHECK(
@@ -69,14 +80,17 @@ Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSetting
                        place(tensor.nbytes()),
                        tensor.nbytes(),
                        place(sizeof(int64_t)),
+                       0,
                        {}});
   }
   for (auto& one : places_) {
     if (!one.trained) continue;
     for (const auto& name : remembered_by(settings, one.type)) one.remembered.emplace_back(name, place(one.bytes));
+    if (moving_average > 0) one.average = place(one.bytes);
   }
   description_ = "libtorch " TORCH_VERSION "\n" + describe(settings) + "\n";
-  for (const auto& one : places_) description_ += describe(one) + "\n";
+  if (moving_average > 0) description_ += describe(moving_average);
+  for (const auto& one : places_) description_ += describe(one.name, one.type, one.sizes, one.trained) + "\n";
 }
 
 size_t Layout::place(size_t bytes) {
@@ -100,11 +114,33 @@ detail::OptimizerSettings Layout::settings_in(const std::string& description) {
   return settings;
 }
 
+double Layout::moving_average_in(const std::string& description) {
+  size_t at = description.find(average_line);
+  return at == std::string::npos ? 0 : std::stod(line_of(description, at).substr(sizeof average_line - 1));
+}
+
 std::string Layout::difference_to(const std::string& theirs) const {
   for (size_t here = 0, there = 0; here < description_.size() || there < theirs.size();) {
     const auto ours = here < description_.size() ? line_of(description_, here) : "nothing more";
     const auto other = there < theirs.size() ? line_of(theirs, there) : "nothing more";
     if (ours != other) return "here it has " + ours + ", there " + other;
+  }
+  return {};
+}
+
+std::string Layout::difference_to(const std::vector<Entry>& entries) const {
+  for (size_t i = 0; i < std::max(entries.size(), places_.size()); ++i) {
+    const auto* ours = i < places_.size() ? &places_[i] : nullptr;
+    const auto* theirs = i < entries.size() ? &entries[i] : nullptr;
+    if (ours && theirs && ours->name == theirs->name && ours->type == theirs->tensor.scalar_type() &&
+        theirs->tensor.sizes() == ours->sizes) {
+      continue;  // Whether it is trained there does not matter: one may only want to look at it.
+    }
+    const std::string nothing = "nothing more";
+    return "it has " +
+           (theirs ? describe(theirs->name, theirs->tensor.scalar_type(), theirs->tensor.sizes(), theirs->trained)
+                   : nothing) +
+           ", the model " + (ours ? describe(ours->name, ours->type, ours->sizes, ours->trained) : nothing);
   }
   return {};
 }

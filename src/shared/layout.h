@@ -31,29 +31,36 @@ class Layout {
     size_t offset = 0;  ///< of its values
     size_t bytes = 0;
     size_t steps = 0;  ///< offset of how often it was stepped, plus one; 0 = the optimizer remembers nothing of it yet
+    size_t average = 0;  ///< offset of its moving average, if one is kept of the trained ones
     /// What the optimizer remembers of it: as many tensors of the same shape, "exp_avg" first and so on.
     std::vector<std::pair<std::string, size_t>> remembered;
   };
 
-  /// Throws, naming the entry, if one cannot be shared: not on the CPU, sparse, quantised.
-  Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings);
+  /// Throws, naming the entry, if one cannot be shared: not on the CPU, sparse, quantised. `moving_average`: how much
+  /// of the average of the trained ones stays at each update; 0 = none is kept.
+  Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings, double moving_average = 0);
 
   const std::vector<Place>& places() const { return places_; }
   /// All that an update may change lies in so many bytes, and can be kept and put back in one piece.
   size_t bytes() const { return bytes_; }
+  double moving_average() const { return moving_average_; }
 
   /// The module and the optimizer as text, a line each, and the same for everything that has to be the same.
   const std::string& description() const { return description_; }
   /// The optimizer that a description speaks of; its learning rate is not in there. Throws if it speaks of none.
   static detail::OptimizerSettings settings_in(const std::string& description);
+  static double moving_average_in(const std::string& description);
   /// How another description differs from this one: the first line that does. Empty if it does not.
   std::string difference_to(const std::string& theirs) const;
+  /// How another module differs: in number, names, types or shapes. Empty if its values can be exchanged with ours.
+  std::string difference_to(const std::vector<Entry>& entries) const;
 
  private:
   size_t place(size_t bytes);
 
   std::vector<Place> places_;
   size_t bytes_ = 0;
+  const double moving_average_;
   std::string description_;
 };
 

@@ -24,29 +24,32 @@ __attribute__((no_sanitize("thread"))) void copy_racing(char* to, const char* fr
 
 }  // namespace
 
-base::Status Reader::copy(char* to, size_t bytes, Writer& writer, base::TimePoint deadline, Seen& seen) {
+base::Status Reader::copy(const std::vector<Part>& parts, Writer& writer, base::TimePoint deadline, Seen& seen) {
   auto& header = segment_->header();
   header.snapshots.fetch_add(1, std::memory_order_relaxed);
   for (int i = 0; i < tries; ++i) {
-    if (try_copy(to, bytes, seen)) return {};
+    if (try_copy(parts, seen)) return {};
     header.retries.fetch_add(1, std::memory_order_relaxed);
     ::sched_yield();
   }
   if (!locked_) {
-    if (copy_at_rest(to, bytes, deadline, seen)) return {};
+    if (copy_at_rest(parts, deadline, seen)) return {};
     seen.torn = true;
     header.torn.fetch_add(1, std::memory_order_relaxed);
     return {};
   }
-  return writer.alone([&] { (void)try_copy(to, bytes, seen); }, deadline);
+  return writer.alone([&] { (void)try_copy(parts, seen); }, deadline);
 }
 
-bool Reader::try_copy(char* to, size_t bytes, Seen& seen) const {
+bool Reader::try_copy(const std::vector<Part>& parts, Seen& seen) const {
   auto& header = segment_->header();
   const uint64_t sequence = header.sequence.load(std::memory_order_acquire);
   if (sequence % 2 != 0 || (!locked_ && somebody_writes())) return false;
   seen.version = header.books.version.load();
-  copy_racing(to, segment_->values(), bytes);
+  for (const auto& part : parts) {
+    if (part.bytes == 0) continue;
+    copy_racing(static_cast<char*>(part.to), segment_->values() + part.offset, part.bytes);
+  }
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (header.sequence.load(std::memory_order_relaxed) != sequence) return false;
   // One that has begun since is seen at it, or has made another version.
@@ -60,12 +63,12 @@ bool Reader::somebody_writes() const {
 }
 
 /// Those who write are held up for a moment.
-bool Reader::copy_at_rest(char* to, size_t bytes, base::TimePoint deadline, Seen& seen) const {
+bool Reader::copy_at_rest(const std::vector<Part>& parts, base::TimePoint deadline, Seen& seen) const {
   auto& header = segment_->header();
   const auto end = std::min(deadline, base::Clock::now() + moment);
   bool whole = false;
   for (header.pause_until.store(nanoseconds(end)); !whole && base::Clock::now() < end;) {
-    whole = try_copy(to, bytes, seen);
+    whole = try_copy(parts, seen);
     if (!whole) ::sched_yield();
   }
   header.pause_until.store(0);

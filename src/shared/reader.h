@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
 #include "shared/segment.h"
@@ -18,13 +19,18 @@ class Reader {
     uint64_t version = 0;
     bool torn = false;  ///< it could not be had whole in time: then it is of several versions
   };
-  /// So many bytes from the beginning of the values. `writer` is asked if nothing else helps.
-  base::Status copy(char* to, size_t bytes, Writer& writer, base::TimePoint deadline, Seen& seen);
+  struct Part {
+    size_t offset = 0;  ///< among the values
+    size_t bytes = 0;
+    void* to = nullptr;
+  };
+  /// These parts of the values. `writer` is asked if nothing else helps. What they go to is undefined after a failure.
+  base::Status copy(const std::vector<Part>& parts, Writer& writer, base::TimePoint deadline, Seen& seen);
 
  private:
-  bool try_copy(char* to, size_t bytes, Seen& seen) const;
+  bool try_copy(const std::vector<Part>& parts, Seen& seen) const;
   bool somebody_writes() const;
-  bool copy_at_rest(char* to, size_t bytes, base::TimePoint deadline, Seen& seen) const;
+  bool copy_at_rest(const std::vector<Part>& parts, base::TimePoint deadline, Seen& seen) const;
 
   const std::shared_ptr<Segment> segment_;
   const bool locked_;  // whether who changes it has the lock

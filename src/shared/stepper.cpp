@@ -19,7 +19,8 @@ std::optional<optim::ParameterState> copy_of(const std::optional<optim::Paramete
 }  // namespace
 
 Stepper::Stepper(const std::shared_ptr<Segment>& segment, const Layout& layout,
-                 const detail::OptimizerSettings& settings) {
+                 const detail::OptimizerSettings& settings)
+    : moving_average_(layout.moving_average()) {
   for (const auto& place : layout.places()) {
     if (!place.trained) continue;
     trained_.push_back(Segment::view(segment, place.offset, place));
@@ -29,6 +30,7 @@ Stepper::Stepper(const std::shared_ptr<Segment>& segment, const Layout& layout,
     for (const auto& [name, offset] : place.remembered) {
       memory.remembered.emplace(name, Segment::view(segment, offset, place));
     }
+    if (moving_average_ > 0) memory.average = Segment::view(segment, place.average, place);
   }
   optimizer_ = optim::make_optimizer(settings, trained_);
   for (size_t i = 0; i < trained_.size(); ++i) memories_[i].first = copy_of(optimizer_->state(trained_[i]));
@@ -72,6 +74,10 @@ void Stepper::step(const std::vector<at::Tensor>& gradients, double rate) {
     const auto state = optimizer_->state(trained_[i]);
     if (!state) continue;
     for (const auto& [name, tensor] : state->tensors) memories_[i].remembered.at(name).copy_(tensor);
+  }
+  if (moving_average_ == 0) return;
+  for (size_t i = 0; i < trained_.size(); ++i) {
+    memories_[i].average.mul_(moving_average_).add_(trained_[i], 1 - moving_average_);
   }
 }
 

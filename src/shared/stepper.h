@@ -21,7 +21,7 @@ class Stepper {
 
   /// By the gradients of the trained parameters, in their order; undefined ones change nothing. Whether anybody else
   /// may step meanwhile is for the caller to know. Throws what libtorch throws, before anything has changed or in the
-  /// middle.
+  /// middle. The moving average follows.
   void step(const std::vector<at::Tensor>& gradients, double rate);
 
   /// Throws, naming the parameter, unless it could be stepped by these.
@@ -32,11 +32,13 @@ class Stepper {
     std::string name;
     std::atomic<int64_t>* steps;                   // plus one
     std::map<std::string, at::Tensor> remembered;  // in the segment
+    at::Tensor average;                            // there too, if one is kept
     std::optional<optim::ParameterState> first;    // before the first step; most optimizers remember nothing then
   };
 
   std::vector<at::Tensor> trained_;
   std::vector<Memory> memories_;
+  const double moving_average_;
   std::unique_ptr<optim::TorchOptimizer> optimizer_;
 };
 

@@ -47,25 +47,39 @@ base::Status Writer::alone(const std::function<void()>& act, base::TimePoint dea
   return {};
 }
 
-base::Status Writer::locked(const std::function<void()>& change, uint64_t version_read, base::TimePoint deadline,
-                            Done& done) {
+base::Status Writer::locked(const Work& work, base::TimePoint deadline, Done& done) {
   auto& header = segment_->header();
   done.sequence = header.seats[seat_].begun.fetch_add(1) + 1;
-  return alone(
-      [&] {
-        keep();
-        try {
-          change();
-        } catch (...) {
-          put_back();
-          throw;
-        }
-        done.version = header.books.version.load(relaxed) + 1;
-        enter(done, version_read);
-        header.books.version.store(done.version, relaxed);
-        header.sequence.fetch_add(1, std::memory_order_release);  // Here it counts.
-      },
-      deadline);
+  const auto update = [&] {
+    work.change();
+    done.version = header.books.version.load(relaxed) + 1;
+    if (work.observe) work.observe(done);
+    enter(done, work.version_read);
+    header.books.version.store(done.version, relaxed);
+  };
+  return alone([&] { wholly(update); }, deadline);
+}
+
+base::Status Writer::replace(const std::function<void()>& change, uint64_t version, base::TimePoint deadline) {
+  auto& header = segment_->header();
+  const auto replacement = [&] {
+    change();
+    for (auto& record : header.records) record.version.store(0, relaxed);  // They are of another past.
+    header.books.version.store(version, relaxed);
+  };
+  return alone([&] { wholly(replacement); }, deadline);
+}
+
+/// By whoever has the lock.
+void Writer::wholly(const std::function<void()>& change) {
+  keep();
+  try {
+    change();
+  } catch (...) {
+    put_back();
+    throw;
+  }
+  segment_->header().sequence.fetch_add(1, std::memory_order_release);  // Here it counts.
 }
 
 /// What is changed from here on can be put back.
@@ -86,7 +100,7 @@ void Writer::put_back() {
   header.sequence.fetch_add(1, std::memory_order_release);
 }
 
-Writer::Done Writer::unlocked(const std::function<void()>& change, uint64_t version_read) {
+Writer::Done Writer::unlocked(const Work& work) {
   auto& header = segment_->header();
   auto& seat = header.seats[seat_];
   Done done;
@@ -98,14 +112,15 @@ Writer::Done Writer::unlocked(const std::function<void()>& change, uint64_t vers
     ::sched_yield();
   }
   try {
-    change();
+    work.change();
+    done.version = header.books.version.fetch_add(1) + 1;
+    if (work.observe) work.observe(done);
   } catch (...) {
     seat.writing.store(0);
     throw;
   }
-  done.version = header.books.version.fetch_add(1) + 1;
   seat.writing.store(0);
-  enter(done, version_read);
+  enter(done, work.version_read);
   return done;
 }
 

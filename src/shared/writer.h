@@ -20,17 +20,27 @@ class Writer {
     uint64_t version = 0;   ///< what the model became by it
   };
 
-  /// Under the lock, wholly or not at all: if `change` throws, or this process is killed, then the values become what
+  /// One update.
+  struct Work {
+    std::function<void()> change;
+    std::function<void(const Done&)> observe;  ///< is told of it, within it; may be empty
+    uint64_t version_read = 0;
+  };
+
+  /// Under the lock, wholly or not at all: if anything throws, or this process is killed, then the values become what
   /// they were, at once or as soon as the next one comes.
-  base::Status locked(const std::function<void()>& change, uint64_t version_read, base::TimePoint deadline, Done& done);
+  base::Status locked(const Work& work, base::TimePoint deadline, Done& done);
   /// Beside others that do the same.
-  Done unlocked(const std::function<void()>& change, uint64_t version_read);
+  Done unlocked(const Work& work);
+  /// Under the lock and wholly, as no update: the values become others, and are then of that version.
+  base::Status replace(const std::function<void()>& change, uint64_t version, base::TimePoint deadline);
 
   /// Waits for the lock, puts back what somebody has left half done, runs `act`.
   base::Status alone(const std::function<void()>& act, base::TimePoint deadline);
 
  private:
   base::Status acquire(base::TimePoint deadline);
+  void wholly(const std::function<void()>& change);
   void keep();
   void put_back();
   void enter(Done done, uint64_t version_read);

@@ -6,17 +6,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
-#include <unistd.h>
 
-#include <functional>
 #include <string>
 #include <thread>
+
+#include "unit/shared/models.h"
 
 namespace farad::shared {
 namespace {
@@ -25,39 +24,6 @@ using namespace std::chrono_literals;
 using at::Tensor;
 using testing::AllOf;
 using testing::HasSubstr;
-using torch::nn::Linear;
-
-/// Names are of the machine, so each test needs its own.
-std::string fresh_name() {
-  static int count = 0;
-  return "test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
-}
-
-Linear linear() {
-  at::manual_seed(1);
-  return Linear(4, 3);
-}
-
-/// The same for each round, whoever asks.
-void set_gradients(Linear& module, int round) {
-  at::manual_seed(100 + round);
-  for (auto& parameter : module->parameters()) parameter.mutable_grad() = at::randn_like(parameter.detach());
-}
-
-template <class E>
-std::string message_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const E& error) {
-    return error.what_without_backtrace();
-  }
-  return "nothing was thrown";
-}
-
-void expect_equal(Linear& a, Linear& b) {
-  EXPECT_TRUE(at::equal(a->weight, b->weight));
-  EXPECT_TRUE(at::equal(a->bias, b->bias));
-}
 
 /// Two workers in turns, each with a module and an optimizer of its own, beside one process with libtorch's.
 template <class Optimizer, class Options>

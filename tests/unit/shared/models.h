@@ -1,0 +1,48 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+
+/// What the tests of models in shared memory have in common.
+namespace farad::shared {
+
+using torch::nn::Linear;
+
+/// Names are of the machine, so each test needs its own.
+inline std::string fresh_name() {
+  static int count = 0;
+  return "test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+}
+
+inline Linear linear() {
+  at::manual_seed(1);
+  return Linear(4, 3);
+}
+
+/// The same for each round, whoever asks.
+inline void set_gradients(Linear& module, int round) {
+  at::manual_seed(100 + round);
+  for (auto& parameter : module->parameters()) parameter.mutable_grad() = at::randn_like(parameter.detach());
+}
+
+template <class E>
+std::string message_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const E& error) {
+    return error.what_without_backtrace();
+  }
+  return "nothing was thrown";
+}
+
+inline void expect_equal(const Linear& a, const Linear& b) {
+  EXPECT_TRUE(at::equal(a->weight, b->weight));
+  EXPECT_TRUE(at::equal(a->bias, b->bias));
+}
+
+}  // namespace farad::shared

@@ -1,0 +1,176 @@
+// What a model in shared memory keeps beside its parameters: a moving average, checkpoints, seeds, who watches it.
+
+#include <ATen/ATen.h>
+#include <farad/error.h>
+#include <farad/shared.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+#include "temporary_directory.h"
+#include "unit/shared/models.h"
+
+namespace farad::shared {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class SharedState : public testing::TestWithParam<Policy> {
+ protected:
+  static void step(Model& model, Linear& module, int round) {
+    set_gradients(module, round);
+    model.step();
+  }
+};
+
+TEST_P(SharedState, MovingAverageFollowsEachUpdateFromTheFirstValuesOn) {
+  Linear bound = linear(), other = linear(), evaluated = linear(), expected = linear();
+  const auto name = fresh_name();
+  auto model =
+      Model::create(name, bound, torch::optim::AdamOptions(0.1), {.policy = GetParam(), .moving_average = 0.9});
+  auto second = Model::attach(name, other);
+  EXPECT_EQ(model.pull_average(evaluated), 0u);
+  expect_equal(evaluated, linear());
+  for (int round = 0; round < 4; ++round) {
+    step(round % 2 == 0 ? model : second, round % 2 == 0 ? bound : other, round);
+    const at::NoGradGuard no_grad;
+    expected->weight.mul_(0.9).add_(bound->weight, 1 - 0.9);
+    expected->bias.mul_(0.9).add_(bound->bias, 1 - 0.9);
+    EXPECT_EQ(second.pull_average(evaluated), static_cast<uint64_t>(round) + 1);
+    expect_equal(evaluated, expected);
+  }
+  const auto snapshot = model.snapshot();
+  ASSERT_EQ(snapshot.average.size(), 2u);
+  EXPECT_TRUE(at::equal(snapshot.average[0].second, expected->weight));
+}
+
+TEST_P(SharedState, AModelWithoutMovingAverageSaysSo) {
+  Linear bound = linear(), other = linear();
+  auto model = Model::create(fresh_name(), bound, torch::optim::SGDOptions(0.1), {GetParam()});
+  EXPECT_THAT(message_of<c10::Error>([&] { model.pull_average(other); }), HasSubstr("Options::moving_average"));
+  EXPECT_THAT(message_of<c10::Error>([&] { Model::create(fresh_name(), other, {.moving_average = 1}); }),
+              HasSubstr("less than 1"));
+}
+
+TEST_P(SharedState, ObserverSeesEachUpdateOfItsProcessWithTheGradientsUsed) {
+  std::vector<Update> updates;
+  std::vector<at::Tensor> weights, gradients;
+  Linear bound = linear(), other = linear();
+  Options watched{GetParam()};
+  watched.observer = [&](const Update& update, const std::vector<at::Tensor>& used) {
+    updates.push_back(update);
+    gradients.push_back(used[0].clone());
+    weights.push_back(bound->weight.detach().clone());
+  };
+  const auto name = fresh_name();
+  auto model = Model::create(name, bound, torch::optim::SGDOptions(0.5), watched);
+  auto unwatched = Model::attach(name, other);
+  step(model, bound, 0);
+  step(unwatched, other, 1);
+  step(model, bound, 2);
+  ASSERT_EQ(updates.size(), 2u);
+  EXPECT_EQ(updates[0].version, 1u);
+  EXPECT_EQ(updates[1].version, 3u);
+  EXPECT_EQ(updates[1].sequence, 2u);
+  EXPECT_TRUE(at::equal(gradients[1], bound->weight.grad()));
+  EXPECT_TRUE(at::equal(weights[1], bound->weight)) << "it is told once the values are there";
+}
+
+TEST(SharedObserver, UndoesAnUpdateUnderLockedByAnException) {
+  Linear bound = linear();
+  auto model = Model::create(fresh_name(), bound, torch::optim::AdamOptions(0.5),
+                             {.observer = [](const Update&, const auto&) { throw std::runtime_error("no room"); }});
+  set_gradients(bound, 0);
+  EXPECT_THROW(model.step(), std::runtime_error);
+  EXPECT_EQ(model.version(), 0u);
+  expect_equal(bound, linear());
+}
+
+TEST_P(SharedState, TrainingGoesOnFromACheckpointToTheBit) {
+  const test::TemporaryDirectory directory;
+  const auto options = torch::optim::AdamOptions(0.1).amsgrad(true);
+  Linear first = linear(), second(4, 3), averages[] = {linear(), linear()};
+  auto uninterrupted = Model::create(fresh_name(), first, options, {.policy = GetParam(), .moving_average = 0.5});
+  auto resumed = Model::create(fresh_name(), second, options, {.policy = GetParam(), .moving_average = 0.5});
+  for (int round = 0; round < 3; ++round) step(uninterrupted, first, round);
+  uninterrupted.set_lr(0.05);
+  uninterrupted.save(directory.path());
+  resumed.load(directory.path());
+  EXPECT_EQ(resumed.version(), 3u);
+  EXPECT_EQ(resumed.lr(), 0.05);
+  expect_equal(first, second);
+  for (int round = 3; round < 6; ++round) {
+    step(uninterrupted, first, round);
+    step(resumed, second, round);
+    expect_equal(first, second);
+  }
+  EXPECT_EQ(uninterrupted.pull_average(averages[0]), resumed.pull_average(averages[1]));
+  expect_equal(averages[0], averages[1]);
+  EXPECT_EQ(resumed.history().size(), 3u);
+}
+
+TEST_P(SharedState, ACheckpointBeforeTheFirstStepIsOneToo) {
+  const test::TemporaryDirectory directory;
+  const auto options = torch::optim::SGDOptions(0.1).momentum(0.9).dampening(0.5);
+  Linear first = linear(), second(4, 3);
+  auto uninterrupted = Model::create(fresh_name(), first, options, {GetParam()});
+  uninterrupted.save(directory.path());
+  auto resumed = Model::create(fresh_name(), second, options, {GetParam()});
+  set_gradients(second, 7);
+  resumed.step();
+  resumed.load(directory.path());
+  for (int round = 0; round < 2; ++round) {
+    step(uninterrupted, first, round);
+    step(resumed, second, round);
+  }
+  expect_equal(first, second);
+}
+
+TEST_P(SharedState, ACheckpointThatDoesNotFitIsRefusedByNameAndChangesNothing) {
+  const test::TemporaryDirectory directory;
+  Linear saved = linear(), larger(5, 3), same = linear(), another = linear();
+  const auto adam = torch::optim::AdamOptions(0.1);
+  Model::create(fresh_name(), saved, adam, {GetParam()}).save(directory.path());
+  const auto loading = [&](Linear& module, const auto& options, double average = 0) {
+    auto model = Model::create(fresh_name(), module, options, {.policy = GetParam(), .moving_average = average});
+    const auto before = module->weight.detach().clone();
+    auto message = message_of<Error>([&] { model.load(directory.path()); });
+    EXPECT_TRUE(at::equal(module->weight, before));
+    return message;
+  };
+  EXPECT_THAT(loading(larger, adam), AllOf(HasSubstr("value.weight"), HasSubstr("[3, 4]"), HasSubstr("[3, 5]")));
+  EXPECT_THAT(loading(same, torch::optim::SGDOptions(0.1)), AllOf(HasSubstr("Adam"), HasSubstr("SGD")));
+  EXPECT_THAT(loading(same, torch::optim::AdamOptions(0.1).eps(1e-4)), AllOf(HasSubstr("eps"), HasSubstr("0.0001")));
+  EXPECT_THAT(loading(another, adam, 0.5), HasSubstr("moving_average"));
+  Linear module = linear();
+  auto model = Model::create(fresh_name(), module, adam, {GetParam()});
+  EXPECT_THAT(message_of<Error>([&] { model.load(directory.file("nothing")); }), HasSubstr("nothing"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SharedState, testing::Values(Policy::Locked, Policy::Hogwild),
+                         [](const auto& info) { return info.param == Policy::Locked ? "Locked" : "Hogwild"; });
+
+TEST(SharedSeeds, OfAllWorkersOfManySeedsDifferInHalfOfTheirBits) {
+  std::set<uint64_t> seen;
+  double flipped = 0;
+  int pairs = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    for (uint64_t worker = 0; worker < 64; ++worker) {
+      const auto mine = stream_seed(seed, worker);
+      EXPECT_TRUE(seen.insert(mine).second) << "worker " << worker << " of seed " << seed;
+      flipped += __builtin_popcountll(mine ^ stream_seed(seed, worker + 1));
+      flipped += __builtin_popcountll(mine ^ stream_seed(seed + 1, worker));
+      pairs += 2;
+    }
+  }
+  EXPECT_NEAR(flipped / pairs, 32, 0.5);
+}
+
+}  // namespace
+}  // namespace farad::shared

@@ -1,3 +1,4 @@
+option(FARAD_BUILD_ACER "Build farad acer" ${PROJECT_IS_TOP_LEVEL})
 option(FARAD_BUILD_DEMO "Build the demo" ${PROJECT_IS_TOP_LEVEL})
 option(FARAD_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FARAD_BUILD_EXAMPLES "Build the examples, and run them with the tests" ${FARAD_BUILD_TESTS})

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "beside.h"
 #include "doctor/doctor.h"
 #include "run/run.h"
 
@@ -94,8 +95,12 @@ int main(int argc, char** argv) {
   farad::doctor::DoctorOptions doctor;
   auto* run_command = add_run(app, run);
   auto* doctor_command = add_doctor(app, doctor);
+  app.add_subcommand("acer", "Train an agent by ACER, with several processes on one model; see farad acer --help");
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments.front() == "acer") {
+    return farad::become("farad-acer", {arguments.begin() + 1, arguments.end()});
+  }
   if (!arguments.empty() && arguments.front() == run_command->get_name()) {
     run.options.program = split_off_program(*run_command, arguments);
   }

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <vector>
+
+#include "acer/batch.h"
+#include "acer/board.h"
+#include "acer/environments/environment.h"
+#include "acer/gradient.h"
+#include "acer/parameters.h"
+#include "acer/plain_network.h"
+#include "acer/replay.h"
+#include "acer/settings.h"
+
+namespace farad::acer {
+
+/// One worker: acts in an environment of its own and learns from what it has done, just now and before. What it does
+/// follows from the settings, its number and the parameters that it is given; nothing else.
+class ActorLearner {
+ public:
+  /// `life`: how many processes this worker had before.
+  ActorLearner(const Settings& settings, Parameters& parameters, Tally& tally, int worker, int life);
+
+  /// One update from what it does now, of at most a window of steps; then, once there is enough to replay, as many as
+  /// Poisson's distribution says from what it did before. Gives how many steps it took.
+  int64_t turn();
+  /// The updates of the last turn, in order.
+  const std::vector<shared::Update>& updates() const { return updates_; }
+
+  /// All that decides what it does next but for the parameters.
+  void save(std::ostream& out) const;
+  void load(std::istream& in);
+
+ private:
+  void act();
+  void replay();
+  void learn();
+
+  const Settings settings_;
+  Parameters& parameters_;
+  Tally& tally_;
+  const std::unique_ptr<Environment> environment_;
+  Random world_, choices_, draws_;
+  Network network_, average_;
+  PlainNetwork<float> actor_;
+  Gradient gradient_;
+  Batch batch_;
+  Replay replay_;
+  std::vector<float> observation_, after_;
+  bool between_episodes_ = true;
+  double return_ = 0;
+  int64_t length_ = 0;
+  std::vector<shared::Update> updates_;
+};
+
+/// The index that a number in [0, 1) falls on.
+int64_t choose(std::span<const float> probabilities, double at);
+
+}  // namespace farad::acer

@@ -1,0 +1,82 @@
+#include "acer/direction.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace farad::acer {
+namespace {
+
+/// Probabilities in f32 can be 0; what they divide is multiplied by them again on the way to the logits.
+constexpr double least = 1e-30;
+
+double dot(std::span<const double> a, std::span<const double> b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// |Jv| where J is the derivative of the statistics by the logits.
+double length_in_logits(std::span<const double> v, std::span<const double> policy, Statistics statistics) {
+  if (statistics == Statistics::Logits) return std::sqrt(dot(v, v));
+  const double mean = dot(v, policy);
+  double sum = 0;
+  for (size_t a = 0; a < v.size(); ++a) sum += policy[a] * policy[a] * (v[a] - mean) * (v[a] - mean);
+  return std::sqrt(sum);
+}
+
+}  // namespace
+
+double Sample::ratio(size_t a) const { return policy[a] / std::max(behaviour[a], least); }
+
+void find_direction(const Sample& sample, const Rules& rules, Direction& direction) {
+  const size_t actions = sample.policy.size();
+  const auto taken = static_cast<size_t>(sample.action);
+  auto& [g, k, z, policy_term, correction_term, entropy, divergence, bounded, effect] = direction;
+  g.assign(actions, 0.0);
+  k.resize(actions);
+  z.resize(actions);
+
+  const auto log_of = [&](size_t a) { return std::log(std::max(sample.policy[a], least)); };
+  entropy = divergence = correction_term = 0;
+  for (size_t a = 0; a < actions; ++a) {
+    entropy -= sample.policy[a] * log_of(a);
+    if (sample.average[a] > 0) divergence += sample.average[a] * (std::log(sample.average[a]) - log_of(a));
+  }
+
+  // In g for now: how much the logarithm of each probability is to count.
+  const double weight = std::min(rules.truncation, sample.ratio(taken)) * (sample.target - sample.value);
+  g[taken] = weight;
+  policy_term = weight * log_of(taken);
+  double corrections = 0;
+  for (size_t a = 0; a < actions; ++a) {
+    const double ratio = sample.ratio(a);
+    if (ratio <= rules.truncation) continue;
+    const double correction = (1 - rules.truncation / ratio) * sample.policy[a] * (sample.q[a] - sample.value);
+    g[a] += correction;
+    corrections += correction;
+    correction_term += correction * log_of(a);
+  }
+
+  for (size_t a = 0; a < actions; ++a) {
+    const double p = std::max(sample.policy[a], least);
+    if (rules.statistics == Statistics::Probabilities) {
+      g[a] = g[a] / p - rules.entropy * (std::log(p) + 1);
+      k[a] = -sample.average[a] / p;
+    } else {
+      g[a] += -sample.policy[a] * (weight + corrections) - rules.entropy * sample.policy[a] * (std::log(p) + entropy);
+      k[a] = sample.policy[a] - sample.average[a];
+    }
+  }
+
+  const double steepness = dot(k, k);
+  const double excess = rules.trust_region && steepness > 0 ? (dot(k, g) - rules.trust) / steepness : 0;
+  bounded = excess > 0;
+  for (size_t a = 0; a < actions; ++a) z[a] = bounded ? g[a] - excess * k[a] : g[a];
+  effect = 0;
+  if (bounded) {
+    const double length = length_in_logits(g, sample.policy, rules.statistics);
+    if (length > 0) effect = excess * length_in_logits(k, sample.policy, rules.statistics) / length;
+  }
+}
+
+}  // namespace farad::acer

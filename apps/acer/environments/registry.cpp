@@ -1,0 +1,47 @@
+#include "acer/environments/registry.h"
+
+#include <farad/error.h>
+
+#include <functional>
+
+#include "acer/environments/boards.h"
+#include "acer/environments/classic.h"
+#include "acer/environments/grid_world.h"
+#include "acer/environments/pipe.h"
+
+namespace farad::acer {
+namespace {
+
+using Maker = std::unique_ptr<Environment> (*)();
+
+template <class One>
+std::unique_ptr<Environment> make() {
+  return std::make_unique<One>();
+}
+
+const std::pair<const char*, Maker> makers[] = {
+    {"CartPole-v1", make<CartPole>}, {"Acrobot-v1", make<Acrobot>}, {"MountainCar-v0", make<MountainCar>},
+    {"Pendulum-v1", make<Pendulum>}, {"Catch", make<Catch>},        {"Orchard", make<Orchard>},
+    {"GridWorld", make<GridWorld>},
+};
+
+}  // namespace
+
+std::vector<std::string> environment_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, maker] : makers) names.push_back(name);
+  return names;
+}
+
+std::unique_ptr<Environment> make_environment(const std::string& name) {
+  constexpr std::string_view pipe = "pipe:";
+  if (name.starts_with(pipe)) return std::make_unique<PipeEnvironment>(name.substr(pipe.size()));
+  for (const auto& [known, maker] : makers) {
+    if (name == known) return maker();
+  }
+  std::string all;
+  for (const auto& known : environment_names()) all += known + ", ";
+  throw Error("[acer] there is no environment \"" + name + "\"; there are " + all + "and pipe:COMMAND");
+}
+
+}  // namespace farad::acer

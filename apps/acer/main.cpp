@@ -1,0 +1,168 @@
+// farad acer: several processes learn to act in one environment, by ACER, on one model in shared memory.
+
+#include <farad/error.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "acer/environments/registry.h"
+#include "acer/training.h"
+
+namespace farad::acer {
+namespace {
+
+constexpr int usage_error = 2, interrupted = 130;
+
+struct Arguments {
+  Settings settings;
+  std::string policy = "locked", optimizer = "rmsprop", statistics = "probabilities";
+  bool no_trust_region = false;
+};
+
+void add_options(CLI::App& app, Arguments& arguments) {
+  auto& s = arguments.settings;
+  auto& rules = s.rules;
+  std::string names;
+  for (const auto& name : environment_names()) names += name + ", ";
+  app.add_option("--env", s.environment, names + "or pipe:COMMAND for a program")->capture_default_str();
+  app.add_option("--workers", s.workers, "Processes that act and learn")
+      ->check(CLI::Range(1, Board::most_workers))
+      ->capture_default_str();
+  app.add_option("--steps", s.steps, "Steps in the environment, of all workers together")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str();
+  app.add_option("--policy", arguments.policy, "How updates come together: locked, hogwild")->capture_default_str();
+  app.add_option("--seed", s.seed, "Decides everything but the order of updates")->capture_default_str();
+  app.add_option("--out", s.out, "Directory for what it writes")->capture_default_str();
+
+  const std::string learning = "Learning";
+  const auto option = [&](const char* name, auto& value, const char* what) {
+    app.add_option(name, value, what)->capture_default_str()->group(learning);
+  };
+  option("--hidden", s.hidden, "Widths of the layers below policy and Q");
+  option("--window", s.window, "Steps of an update, at most");
+  option("--replay-ratio", s.replay_ratio, "Mean number of updates from the replay for each from new steps");
+  option("--replay-windows", s.replay_windows, "Windows in an update from the replay");
+  option("--replay-capacity", s.replay_capacity, "Steps that all workers together keep");
+  option("--replay-start", s.replay_start, "Steps of all workers together before anything is replayed");
+  option("--optimizer", arguments.optimizer, "rmsprop or adam, shared by all workers");
+  option("--lr", s.learning_rate, "Learning rate");
+  option("--discount", rules.discount, "What a reward one step later is worth");
+  option("--truncation", rules.truncation, "c: where importance weights are cut");
+  option("--trust", rules.trust, "delta: the size of the trust region");
+  app.add_flag("--no-trust-region", arguments.no_trust_region, "Do without")->group(learning);
+  option("--statistics", arguments.statistics, "What the trust region is measured in: probabilities or logits");
+  option("--averaging", s.averaging, "alpha: how much of the average policy stays at each update");
+  option("--entropy", rules.entropy, "Weight of the entropy");
+  option("--critic", rules.critic, "Weight of the critic's error");
+  option("--largest-gradient", rules.largest_gradient, "Longer gradients are cut to this; 0: never");
+
+  const std::string reporting = "Reporting";
+  app.add_option("--evaluate-every", s.evaluate_every, "Steps between evaluations; 0: only at the end")
+      ->capture_default_str()
+      ->group(reporting);
+  app.add_option("--evaluation-episodes", s.evaluation_episodes, "Episodes of an evaluation, greedy and sampled each")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str()
+      ->group(reporting);
+  app.add_option("--report-every", s.report_every, "Steps between rows of metrics")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str()
+      ->group(reporting);
+  app.footer(
+      "Writes config.json, metrics.csv, workers.csv and evaluations.csv. Ctrl-C ends it in good order, and returns "
+      "130;\n"
+      "a second one at once. Returns 1 if a worker fails; one that is killed is replaced.");
+}
+
+template <class Value>
+Value one_of(const std::string& option, const std::string& name,
+             std::initializer_list<std::pair<const char*, Value>> all) {
+  std::string names;
+  for (const auto& [known, value] : all) {
+    if (name == known) return value;
+    names += (names.empty() ? "" : " or ") + std::string(known);
+  }
+  throw Error("[acer] " + option + " is " + names + ", not \"" + name + "\"");
+}
+
+Settings settings_of(Arguments& arguments) {
+  auto& settings = arguments.settings;
+  settings.policy = policy_named(arguments.policy);
+  settings.optimizer = one_of<Optimizer>("--optimizer", arguments.optimizer,
+                                         {{"rmsprop", Optimizer::RMSprop}, {"adam", Optimizer::Adam}});
+  settings.rules.statistics =
+      one_of<Statistics>("--statistics", arguments.statistics,
+                         {{"probabilities", Statistics::Probabilities}, {"logits", Statistics::Logits}});
+  settings.rules.trust_region = !arguments.no_trust_region;
+  check(settings);
+  return settings;
+}
+
+/// Shared by all processes, so that it does not matter which of them the signal meets.
+Board* board = nullptr;
+
+/// The first Ctrl-C ends the training in good order; the next one ends the process.
+void stop_on_signals() {
+  board = &Board::create();
+  struct sigaction action = {};
+  action.sa_handler = [](int) { board->stop.store(true); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
+}
+
+/// Each worker has a core for itself at best, so none uses several for one operation. OpenMP reads that when a program
+/// is loaded.
+void use_one_thread_per_operation(char** argv) {
+  if (std::getenv("OMP_NUM_THREADS")) return;
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+  ::execv("/proc/self/exe", argv);
+}
+
+int run(const Settings& settings) {
+  stop_on_signals();
+  std::printf("%s, %d workers, %s, %ld steps, seed %lu\n", settings.environment.c_str(), settings.workers,
+              name_of(settings.policy).c_str(), static_cast<long>(settings.steps),
+              static_cast<unsigned long>(settings.seed));
+  const auto result = train(settings, *board);
+  const auto& last = result.evaluations.back();
+  std::printf("\n%s after %ld steps and %lu updates, %.1f s: %.0f steps/s, %.0f updates/s\n",
+              result.interrupted ? "stopped" : "done", static_cast<long>(result.steps),
+              static_cast<unsigned long>(result.updates), result.seconds,
+              static_cast<double>(result.steps) / result.seconds, static_cast<double>(result.updates) / result.seconds);
+  std::printf("%d episodes with version %lu: %.2f greedy (%.2f to %.2f), %.2f sampled (%.2f to %.2f)\n",
+              settings.evaluation_episodes, static_cast<unsigned long>(last.version), last.greedy.mean,
+              last.greedy.least, last.greedy.most, last.sampled.mean, last.sampled.least, last.sampled.most);
+  std::printf("Files: %s\n", settings.out.c_str());
+  return result.interrupted ? interrupted : 0;
+}
+
+}  // namespace
+}  // namespace farad::acer
+
+int main(int argc, char** argv) {
+  using namespace farad::acer;
+  CLI::App app("Sample Efficient Actor-Critic with Experience Replay, by several processes on one model", "farad acer");
+  Arguments arguments;
+  add_options(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : usage_error;
+  }
+  try {
+    const auto settings = settings_of(arguments);
+    use_one_thread_per_operation(argv);
+    return run(settings);
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "farad acer: %s\n", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "farad acer: %s\n", error.what());
+  }
+  return 1;
+}

@@ -1,0 +1,164 @@
+#include "acer/metrics.h"
+
+#include <farad/error.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+
+namespace farad::acer {
+namespace {
+
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+constexpr size_t most_episodes = 100;
+
+double over(double sum, double count) { return count > 0 ? sum / count : unknown; }
+
+std::string text_of(double value) {
+  if (std::isnan(value)) return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+/// How much of the targets' variance the critic knows beforehand.
+double explained_variance(const Measures& sums) {
+  const auto of = [&](Measure measure) { return sums[static_cast<size_t>(measure)]; };
+  const double n = of(Measure::Steps);
+  const auto variance = [&](Measure sum, Measure squares) {
+    return over(of(squares), n) - std::pow(over(of(sum), n), 2);
+  };
+  const double whole = variance(Measure::Target, Measure::TargetSquared);
+  return whole > 0 ? 1 - variance(Measure::Error, Measure::ErrorSquared) / whole : unknown;
+}
+
+}  // namespace
+
+Metrics::Metrics(const Board& board, int workers, int64_t replay_capacity, size_t parameter_bytes)
+    : replay_capacity_(replay_capacity), parameter_bytes_(parameter_bytes), rates_(static_cast<size_t>(workers)) {
+  for (int i = 0; i < workers; ++i) {
+    before_.push_back(seen_of(board.tallies[static_cast<size_t>(i)]));
+    episodes_before_.push_back(board.tallies[static_cast<size_t>(i)].episodes.load());
+  }
+}
+
+Metrics::Seen Metrics::seen_of(const Tally& tally) {
+  return {tally.steps.load(), tally.on_policy.load(), tally.off_policy.load(), tally.measures()};
+}
+
+void Metrics::collect_episodes(const Board& board) {
+  for (size_t w = 0; w < before_.size(); ++w) {
+    const auto& tally = board.tallies[w];
+    const int64_t now = tally.episodes.load();
+    auto& next = episodes_before_[w];
+    next = std::max(next, now - static_cast<int64_t>(most_episodes));
+    for (; next < now; ++next) {
+      const auto at = static_cast<size_t>(next) % Tally::most_episodes;
+      episodes_.emplace_back(tally.returns[at].load(), tally.lengths[at].load());
+    }
+  }
+  if (episodes_.size() > most_episodes)
+    episodes_.erase(episodes_.begin(), episodes_.end() - static_cast<ptrdiff_t>(most_episodes));
+}
+
+Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
+  collect_episodes(board);
+  const double elapsed = std::max(seconds - seconds_before_, 1e-9);
+  seconds_before_ = seconds;
+  Measures sums{};
+  Seen total, since;
+  int64_t episodes = 0, replay_size = 0;
+  double largest_ratio = 0;
+  for (size_t w = 0; w < before_.size(); ++w) {
+    auto& tally = board.tallies[w];
+    const auto now = seen_of(tally);
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += now.measures[i] - before_[w].measures[i];
+    const int64_t steps = now.steps - before_[w].steps;
+    const int64_t updates = now.on_policy + now.off_policy - before_[w].on_policy - before_[w].off_policy;
+    total.steps += now.steps;
+    total.off_policy += now.off_policy;
+    since.steps += steps;
+    before_[w] = now;
+    episodes += tally.episodes.load();
+    replay_size += tally.replay_size.load();
+    largest_ratio = std::max(largest_ratio, tally.largest_ratio.exchange(0));
+    rates_[w] = {static_cast<double>(steps) / elapsed, static_cast<double>(updates) / elapsed};
+  }
+
+  const auto stats = model.stats();
+  const auto updates = static_cast<double>(stats.version - version_before_);
+  version_before_ = stats.version;
+  std::vector<uint64_t> stale;
+  for (const auto& update : model.history()) stale.push_back(update.staleness());
+  std::sort(stale.begin(), stale.end());
+
+  std::vector<double> returns;
+  double lengths = 0;
+  for (const auto& [sum, length] : episodes_) returns.push_back(sum), lengths += static_cast<double>(length);
+  const auto count = static_cast<double>(returns.size());
+  const auto sum_of = [&](Measure measure) { return sums[static_cast<size_t>(measure)]; };
+  const double steps = sum_of(Measure::Steps);
+  const auto mean = [&](Measure measure) { return over(sum_of(measure), steps); };
+
+  return {
+      {"steps", static_cast<double>(total.steps)},
+      {"updates", static_cast<double>(stats.version)},
+      {"updates_off_policy", static_cast<double>(total.off_policy)},
+      {"seconds", seconds},
+      {"episodes", static_cast<double>(episodes)},
+      {"return_mean", over(std::accumulate(returns.begin(), returns.end(), 0.0), count)},
+      {"return_min", returns.empty() ? unknown : *std::min_element(returns.begin(), returns.end())},
+      {"return_max", returns.empty() ? unknown : *std::max_element(returns.begin(), returns.end())},
+      {"length_mean", over(lengths, count)},
+      {"evaluation_version", evaluation_ ? static_cast<double>(evaluation_->version) : unknown},
+      {"evaluation_greedy", evaluation_ ? evaluation_->greedy.mean : unknown},
+      {"evaluation_sampled", evaluation_ ? evaluation_->sampled.mean : unknown},
+      {"policy_loss", mean(Measure::PolicyLoss)},
+      {"correction_loss", mean(Measure::CorrectionLoss)},
+      {"critic_loss", mean(Measure::CriticLoss)},
+      {"entropy", mean(Measure::Entropy)},
+      {"gradient_norm", over(sum_of(Measure::GradientNorm), updates)},
+      {"clipped_norm", over(sum_of(Measure::ClippedNorm), updates)},
+      {"ratio_mean", mean(Measure::Ratio)},
+      {"ratio_max", largest_ratio},
+      {"ratio_above_1", mean(Measure::RatioAbove1)},
+      {"ratio_above_c", mean(Measure::RatioAboveC)},
+      {"explained_variance", explained_variance(sums)},
+      {"divergence", mean(Measure::Divergence)},
+      {"bounded", mean(Measure::Bounded)},
+      {"bound_effect", mean(Measure::Effect)},
+      {"staleness_mean", stats.mean_staleness},
+      {"staleness_p99", stale.empty() ? unknown : static_cast<double>(stale[(stale.size() - 1) * 99 / 100])},
+      {"staleness_max", static_cast<double>(stats.max_staleness)},
+      {"rolled_back", static_cast<double>(stats.rolled_back)},
+      {"cut_off", static_cast<double>(stats.cut_off)},
+      {"snapshots_torn", static_cast<double>(stats.snapshots_torn)},
+      {"replay_fill", static_cast<double>(replay_size) / static_cast<double>(replay_capacity_)},
+      {"replay_age", over(sum_of(Measure::ReplayAge), sum_of(Measure::ReplayDraws))},
+      {"steps_per_second", static_cast<double>(since.steps) / elapsed},
+      {"updates_per_second", updates / elapsed},
+      // Out of the segment with each pull of the policy and of its average, and into it with each update.
+      {"bytes_moved", 3.0 * static_cast<double>(parameter_bytes_) * static_cast<double>(stats.version)},
+  };
+}
+
+CsvFile::CsvFile(const std::string& path, bool append)
+    : out_(path, append ? std::ios::app : std::ios::trunc), begun_(append && std::filesystem::file_size(path) > 0) {
+  if (!out_) throw Error("[acer] cannot write " + path);
+}
+
+void CsvFile::write(const Row& row) {
+  const auto line = [&](const auto& cell) {
+    for (size_t i = 0; i < row.size(); ++i) out_ << (i > 0 ? "," : "") << cell(row[i]);
+    out_ << "\n";
+  };
+  if (!begun_) line([](const auto& column) { return column.first; });
+  begun_ = true;
+  line([](const auto& column) { return text_of(column.second); });
+  out_.flush();
+}
+
+}  // namespace farad::acer

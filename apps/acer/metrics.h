@@ -1,0 +1,68 @@
+#pragma once
+
+#include <farad/shared.h>
+
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "acer/board.h"
+#include "acer/evaluation.h"
+
+namespace farad::acer {
+
+/// Names and values, in the order of the columns. Values that are not known yet are not a number.
+using Row = std::vector<std::pair<std::string, double>>;
+
+/// What a training has come to, from row to row. Sums and rates are of the time since the last row, returns of the last
+/// hundred episodes, staleness of the last thousand updates.
+class Metrics {
+ public:
+  /// `replay_capacity`: steps of all workers.
+  Metrics(const Board& board, int workers, int64_t replay_capacity, size_t parameter_bytes);
+
+  void heard(const Evaluation& evaluation) { evaluation_ = evaluation; }
+
+  /// `seconds` since the beginning.
+  Row row(Board& board, const shared::Model& model, double seconds);
+
+  struct Rate {
+    double steps = 0, updates = 0;  ///< a second
+  };
+  /// Of each worker, between the last two rows.
+  const std::vector<Rate>& rates() const { return rates_; }
+
+ private:
+  struct Seen {
+    int64_t steps = 0, on_policy = 0, off_policy = 0;
+    Measures measures{};
+  };
+  static Seen seen_of(const Tally& tally);
+  void collect_episodes(const Board& board);
+
+  const int64_t replay_capacity_;
+  const size_t parameter_bytes_;
+  std::vector<Seen> before_;
+  double seconds_before_ = 0;
+  uint64_t version_before_ = 0;
+  std::vector<int64_t> episodes_before_;
+  std::vector<std::pair<double, int64_t>> episodes_;  // returns and lengths, at most a hundred
+  std::optional<Evaluation> evaluation_;
+  std::vector<Rate> rates_;
+};
+
+/// A file of rows, the first of which decides the columns; each row is there as soon as it is written.
+class CsvFile {
+ public:
+  /// `append`: goes on with a file that there is.
+  CsvFile(const std::string& path, bool append);
+  void write(const Row& row);
+
+ private:
+  std::ofstream out_;
+  bool begun_;
+};
+
+}  // namespace farad::acer

@@ -1,0 +1,72 @@
+#include "acer/replay.h"
+
+#include <algorithm>
+
+#include "acer/stream.h"
+
+namespace farad::acer {
+
+Replay::Replay(int64_t capacity, int64_t observation_size, int64_t actions)
+    : capacity_(capacity),
+      observation_size_(observation_size),
+      actions_(actions),
+      observations_(static_cast<size_t>(capacity * observation_size)),
+      afters_(observations_.size()),
+      behaviours_(static_cast<size_t>(capacity * actions)),
+      taken_(static_cast<size_t>(capacity)),
+      rewards_(static_cast<size_t>(capacity)),
+      overs_(static_cast<size_t>(capacity)) {}
+
+void Replay::put(std::span<const float> values, std::vector<float>& rows, int64_t width) const {
+  std::copy(values.begin(), values.end(), rows.begin() + static_cast<int64_t>(slot(added_)) * width);
+}
+
+void Replay::add(std::span<const float> observation, int64_t action, std::span<const float> behaviour,
+                 const Outcome& outcome, std::span<const float> after) {
+  put(observation, observations_, observation_size_);
+  put(after, afters_, observation_size_);
+  put(behaviour, behaviours_, actions_);
+  taken_[slot(added_)] = action;
+  rewards_[slot(added_)] = outcome.reward;
+  overs_[slot(added_)] = outcome.terminated ? Over::Terminated : outcome.truncated ? Over::Truncated : Over::No;
+  ++added_;
+  size_ = std::min(size_ + 1, capacity_);
+}
+
+int64_t Replay::draw(int64_t length, Random& random, Batch& batch) const {
+  const int64_t begin = added_ - size_ + random.below(size_);
+  int64_t last = begin;
+  while (true) {
+    batch.add_step(row(observations_, last, observation_size_), taken_[slot(last)], rewards_[slot(last)],
+                   row(behaviours_, last, actions_));
+    if (overs_[slot(last)] != Over::No || last + 1 == added_ || last + 1 - begin == length) break;
+    ++last;
+  }
+  batch.end_window(overs_[slot(last)] == Over::Terminated ? Ending::Terminated : Ending::Cut,
+                   row(afters_, last, observation_size_));
+  return added_ - begin;
+}
+
+void Replay::save(std::ostream& out) const {
+  acer::put(out, added_);
+  acer::put(out, size_);
+  acer::put(out, observations_);
+  acer::put(out, afters_);
+  acer::put(out, behaviours_);
+  acer::put(out, taken_);
+  acer::put(out, rewards_);
+  acer::put(out, overs_);
+}
+
+void Replay::load(std::istream& in) {
+  added_ = take<int64_t>(in);
+  size_ = take<int64_t>(in);
+  take_into(in, observations_);
+  take_into(in, afters_);
+  take_into(in, behaviours_);
+  take_into(in, taken_);
+  take_into(in, rewards_);
+  take_into(in, overs_);
+}
+
+}  // namespace farad::acer

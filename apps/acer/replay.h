@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <span>
+#include <vector>
+
+#include "acer/batch.h"
+#include "acer/environments/environment.h"
+#include "acer/random.h"
+
+namespace farad::acer {
+
+/// The last steps of one worker, to be learned from again.
+class Replay {
+ public:
+  Replay(int64_t capacity, int64_t observation_size, int64_t actions);
+
+  /// `after`: what was observed after the step, also where the episode was over then.
+  void add(std::span<const float> observation, int64_t action, std::span<const float> behaviour, const Outcome& outcome,
+           std::span<const float> after);
+
+  /// How many steps there are.
+  int64_t size() const { return size_; }
+  int64_t capacity() const { return capacity_; }
+
+  /// Adds a window to the batch: it begins at any of the steps, all equally likely, the last of an episode included,
+  /// and goes on for `length` steps unless the episode or what is known ends before. Gives how many steps ago it began.
+  int64_t draw(int64_t length, Random& random, Batch& batch) const;
+
+  void save(std::ostream& out) const;
+  /// What save() wrote, of a replay of the same sizes.
+  void load(std::istream& in);
+
+ private:
+  enum class Over : uint8_t { No, Terminated, Truncated };
+
+  size_t slot(int64_t step) const { return static_cast<size_t>(step % capacity_); }
+  std::span<const float> row(const std::vector<float>& rows, int64_t step, int64_t width) const {
+    return {rows.data() + slot(step) * static_cast<size_t>(width), static_cast<size_t>(width)};
+  }
+  void put(std::span<const float> values, std::vector<float>& rows, int64_t width) const;
+
+  const int64_t capacity_, observation_size_, actions_;
+  int64_t added_ = 0, size_ = 0;
+  std::vector<float> observations_, afters_, behaviours_;
+  std::vector<int64_t> taken_;
+  std::vector<double> rewards_;
+  std::vector<Over> overs_;
+};
+
+}  // namespace farad::acer

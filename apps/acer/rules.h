@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+namespace farad::acer {
+
+/// In which coordinates the trust region bounds the policy's change. The projection depends on them.
+enum class Statistics {
+  Probabilities,  ///< as in the paper
+  Logits,
+};
+
+/// What decides the gradient of a batch.
+struct Rules {
+  double discount = 0.99;
+  double truncation = 10;  ///< c: of importance weights in the policy gradient; traces are cut at 1
+  bool trust_region = true;
+  double trust = 1;              ///< delta: what k'z may be, per sample
+  double entropy = 1e-3;         ///< weight of the entropy, whose gradient is projected along with the rest
+  double critic = 0.5;           ///< weight of half the squared error of the critic
+  double largest_gradient = 10;  ///< a longer one is scaled down to that; 0: never
+  Statistics statistics = Statistics::Probabilities;
+};
+
+}  // namespace farad::acer

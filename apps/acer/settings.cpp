@@ -1,0 +1,93 @@
+#include "acer/settings.h"
+
+#include <farad/error.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace farad::acer {
+namespace {
+
+constexpr std::array policies{std::pair{shared::Policy::Locked, "locked"},
+                              std::pair{shared::Policy::Hogwild, "hogwild"}};
+
+void require(bool sound, const std::string& what) {
+  if (!sound) throw Error("[acer] " + what);
+}
+
+}  // namespace
+
+shared::Policy policy_named(const std::string& name) {
+  std::string all;
+  for (const auto& [policy, known] : policies) {
+    if (name == known) return policy;
+    all += (all.empty() ? "" : ", ") + std::string(known);
+  }
+  throw Error("[acer] there is no policy \"" + name + "\"; there are " + all);
+}
+
+std::string name_of(shared::Policy policy) {
+  for (const auto& [known, name] : policies) {
+    if (policy == known) return name;
+  }
+  return "?";
+}
+
+void check(const Settings& settings) {
+  const auto& rules = settings.rules;
+  require(settings.window > 0 && settings.replay_windows > 0, "windows need steps, and updates windows");
+  require(settings.replay_ratio == 0 || settings.replay_start <= settings.replay_capacity,
+          "replay would never start: it begins after " + std::to_string(settings.replay_start) +
+              " steps and keeps only " + std::to_string(settings.replay_capacity));
+  require(settings.replay_ratio == 0 || settings.replay_start < settings.steps,
+          "replay would never start: it begins after " + std::to_string(settings.replay_start) +
+              " steps, and there are only " + std::to_string(settings.steps) + "; see --replay-start");
+  require(rules.discount > 0 && rules.discount <= 1, "a discount is more than 0 and at most 1");
+  require(rules.truncation >= 1, "importance weights cut below 1 leave nothing on-policy as it is");
+  require(rules.trust > 0, "a trust region needs a size; --no-trust-region does without");
+  require(settings.averaging > 0 && settings.averaging < 1, "an average keeps more than 0 and less than 1 of itself");
+}
+
+std::string to_json(const Settings& s) {
+  const nlohmann::ordered_json json{
+      {"env", s.environment},
+      {"workers", s.workers},
+      {"steps", s.steps},
+      {"policy", name_of(s.policy)},
+      {"seed", s.seed},
+      {"hidden", s.hidden},
+      {"discount", s.rules.discount},
+      {"truncation", s.rules.truncation},
+      {"trust_region", s.rules.trust_region},
+      {"trust", s.rules.trust},
+      {"statistics", s.rules.statistics == Statistics::Probabilities ? "probabilities" : "logits"},
+      {"entropy", s.rules.entropy},
+      {"critic", s.rules.critic},
+      {"largest_gradient", s.rules.largest_gradient},
+      {"window", s.window},
+      {"replay_ratio", s.replay_ratio},
+      {"replay_windows", s.replay_windows},
+      {"replay_capacity", s.replay_capacity},
+      {"replay_start", s.replay_start},
+      {"optimizer", s.optimizer == Optimizer::RMSprop ? "rmsprop" : "adam"},
+      {"learning_rate", s.learning_rate},
+      {"averaging", s.averaging},
+      {"evaluate_every", s.evaluate_every},
+      {"evaluation_episodes", s.evaluation_episodes},
+      {"report_every", s.report_every},
+  };
+  return json.dump(2) + "\n";
+}
+
+Random random_of(const Settings& settings, Stream stream) {
+  return Random(settings.seed, static_cast<uint64_t>(stream));
+}
+
+Random random_of_worker(const Settings& settings, int worker, int life, int purpose) {
+  // Lives of a worker and purposes of a life have room between those of the next one.
+  const auto number = (static_cast<uint64_t>(worker) << 24) + (static_cast<uint64_t>(life) << 4);
+  return Random(settings.seed, static_cast<uint64_t>(Stream::Workers) + number + static_cast<uint64_t>(purpose));
+}
+
+}  // namespace farad::acer

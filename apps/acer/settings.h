@@ -1,0 +1,60 @@
+#pragma once
+
+#include <farad/shared.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "acer/network.h"
+#include "acer/rules.h"
+
+namespace farad::acer {
+
+enum class Optimizer { RMSprop, Adam };
+
+/// All that decides a training. What stands here solves CartPole-v1 within some 30,000 to 50,000 steps.
+struct Settings {
+  std::string environment = "CartPole-v1";
+  int workers = 2;
+  int64_t steps = 60'000;  ///< of all workers together
+  shared::Policy policy = shared::Policy::Locked;
+  uint64_t seed = 1;
+  std::string out = "out/acer";
+
+  std::vector<int64_t> hidden{64, 64};
+  Rules rules;
+  int64_t window = 20;               ///< steps of an update, at most
+  double replay_ratio = 4;           ///< mean number of updates from the replay after each from what was just done
+  int64_t replay_windows = 8;        ///< in each of those
+  int64_t replay_capacity = 50'000;  ///< steps of all workers together
+  int64_t replay_start = 1'000;      ///< steps of all workers together, before which nothing is replayed
+  Optimizer optimizer = Optimizer::RMSprop;
+  double learning_rate = 7e-4;
+  double averaging = 0.99;  ///< of the average policy: how much of it stays at each update
+
+  int64_t evaluate_every = 5'000;  ///< steps; 0: only at the end
+  int evaluation_episodes = 20;
+  int64_t report_every = 1'000;  ///< steps between rows of metrics
+
+  int64_t capacity_of_worker() const { return std::max<int64_t>(replay_capacity / workers, 1); }
+  int64_t start_of_worker() const { return std::max<int64_t>(replay_start / workers, 1); }
+  NetworkShape shape(int64_t observation_size, int64_t actions) const { return {observation_size, hidden, actions}; }
+};
+
+/// Throws Error if some of it makes no sense, or not together.
+void check(const Settings& settings);
+
+/// One "name: value" per line, in JSON, for the file beside the results.
+std::string to_json(const Settings& settings);
+
+shared::Policy policy_named(const std::string& name);
+std::string name_of(shared::Policy policy);
+
+/// What the numbers of a seed are drawn for. Those of workers follow, some for each life of each.
+enum class Stream : uint64_t { Network, Evaluation, Workers = 1024 };
+Random random_of(const Settings& settings, Stream stream);
+/// `life`: how many processes this worker had before; one that takes over does not act as the one before it did.
+Random random_of_worker(const Settings& settings, int worker, int life, int purpose);
+
+}  // namespace farad::acer

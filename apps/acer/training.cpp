@@ -1,0 +1,268 @@
+#include "acer/training.h"
+
+#include <farad/error.h>
+#include <farad/version.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <torch/version.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "acer/actor_learner.h"
+#include "acer/environments/registry.h"
+#include "acer/processes.h"
+#include "acer/shared_parameters.h"
+
+namespace farad::acer {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// A worker that is killed again and again is not killed by accident.
+constexpr int most_lives = 20;
+/// How long an evaluation may take after the training, and workers to end when they are asked to.
+constexpr auto patience = std::chrono::seconds(60);
+
+size_t bytes_of(const NetworkImpl& network) {
+  size_t bytes = 0;
+  for (const auto& parameter : network.parameters()) bytes += parameter.nbytes();
+  return bytes;
+}
+
+void work(const Settings& settings, SharedModel& shared, Board& board, int worker, int life) {
+  SharedParameters parameters(shared);
+  auto& tally = board.tallies[static_cast<size_t>(worker)];
+  ActorLearner learner(settings, parameters, tally, worker, life);
+  while (!board.stop && board.steps < settings.steps) board.steps.fetch_add(learner.turn());
+}
+
+/// What decided this run, and where it was.
+void write_config(const Settings& settings) {
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const auto path = settings.out + "/config.json";
+  std::ofstream out(path);
+  out << "{\n\"farad\": \"" FARAD_VERSION "\",\n\"torch\": \"" << TORCH_VERSION << "\",\n\"host\": \"" << host
+      << "\",\n\"settings\": " << to_json(settings) << "}\n";
+  if (!out.flush()) throw Error("[acer] cannot write " + path);
+}
+
+/// The process that started all others: it looks after them and writes down what they do, and computes nothing.
+class Coordinator {
+ public:
+  Coordinator(const Settings& settings, Board& board)
+      : settings_(settings),
+        board_(board),
+        spec_(make_environment(settings.environment)->spec()),
+        shared_("farad-acer-" + std::to_string(::getpid()), settings.shape(spec_.observation_size, spec_.actions),
+                settings),
+        metrics_(board, settings.workers, settings.capacity_of_worker() * settings.workers, bytes_of(*shared_.network)),
+        rows_(settings.out + "/metrics.csv", false),
+        rates_(settings.out + "/workers.csv", false),
+        evaluations_(settings.out + "/evaluations.csv", false),
+        workers_(static_cast<size_t>(settings.workers)) {}
+
+  ~Coordinator() {
+    // Only if something was thrown is anybody left.
+    for (const auto& worker : workers_) end(worker.process);
+    end(evaluator_);
+  }
+  Coordinator(const Coordinator&) = delete;
+
+  Result run() {
+    start_evaluator();
+    for (int i = 0; i < settings_.workers; ++i) start_worker(i);
+    int64_t next_report = settings_.report_every, next_evaluation = settings_.evaluate_every;
+    while (look_after_workers()) {
+      wait_for_evaluation(milliseconds(20));
+      const int64_t steps = board_.steps;
+      if (steps >= next_report) {
+        report();
+        next_report = (steps / settings_.report_every + 1) * settings_.report_every;
+      }
+      if (settings_.evaluate_every > 0 && steps >= next_evaluation && !evaluating_) {
+        ask_for_evaluation();
+        next_evaluation = (steps / settings_.evaluate_every + 1) * settings_.evaluate_every;
+      }
+    }
+    finish();
+    return result_;
+  }
+
+ private:
+  struct WorkerProcess {
+    pid_t process = -1;
+    int life = 0;
+  };
+
+  static void end(pid_t process) {
+    if (process <= 0) return;
+    ::kill(process, SIGKILL);
+    ::waitpid(process, nullptr, 0);
+  }
+
+  void start_worker(int worker) {
+    auto& [process, life] = workers_[static_cast<size_t>(worker)];
+    process = start_process([&, life = life] { work(settings_, shared_, board_, worker, life); });
+  }
+
+  void start_evaluator() {
+    requests_.emplace();
+    results_.emplace();
+    evaluator_ = start_process([&] {
+      requests_->close_writing();
+      results_->close_reading();
+      serve_evaluations(settings_, shared_.model, requests_->reading(), results_->writing());
+    });
+    evaluating_ = false;
+  }
+
+  /// Whether any is left. Those that were killed go on as new processes.
+  bool look_after_workers() {
+    bool any = false;
+    for (int i = 0; i < settings_.workers; ++i) {
+      auto& [process, life] = workers_[static_cast<size_t>(i)];
+      if (process <= 0) continue;
+      int status = 0;
+      if (::waitpid(process, &status, WNOHANG) == 0) {
+        any = true;
+        continue;
+      }
+      process = -1;
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+      const auto what = "worker " + std::to_string(i) + " " + ending_of(status);
+      if (!WIFSIGNALED(status) || ++life >= most_lives) throw Error("[acer] " + what + ", and the training ends");
+      if (board_.stop) continue;
+      tell(what + "; another process goes on");
+      ++result_.replaced;
+      start_worker(i);
+      any = true;
+    }
+    return any;
+  }
+
+  void ask_for_evaluation() {
+    const int64_t steps = board_.steps;
+    if (::write(requests_->writing(), &steps, sizeof steps) == sizeof steps) evaluating_ = true;
+  }
+
+  /// True if one came.
+  bool wait_for_evaluation(milliseconds time) {
+    look_after_evaluator();
+    pollfd ready{results_->reading(), POLLIN, 0};
+    if (::poll(&ready, 1, static_cast<int>(time.count())) <= 0 || !(ready.revents & POLLIN)) return false;
+    Evaluation evaluation;
+    if (::read(results_->reading(), &evaluation, sizeof evaluation) != sizeof evaluation) return false;
+    evaluating_ = false;
+    result_.evaluations.push_back(evaluation);
+    metrics_.heard(evaluation);
+    evaluations_.write({{"steps", static_cast<double>(evaluation.steps)},
+                        {"seconds", seconds()},
+                        {"version", static_cast<double>(evaluation.version)},
+                        {"greedy_mean", evaluation.greedy.mean},
+                        {"greedy_min", evaluation.greedy.least},
+                        {"greedy_max", evaluation.greedy.most},
+                        {"sampled_mean", evaluation.sampled.mean},
+                        {"sampled_min", evaluation.sampled.least},
+                        {"sampled_max", evaluation.sampled.most}});
+    return true;
+  }
+
+  void look_after_evaluator() {
+    int status = 0;
+    if (::waitpid(evaluator_, &status, WNOHANG) == 0) return;
+    evaluator_ = -1;
+    const auto what = "the process that evaluates " + ending_of(status);
+    if (!WIFSIGNALED(status) || ++evaluator_lives_ >= most_lives) throw Error("[acer] " + what);
+    tell(what + "; another one goes on");
+    start_evaluator();
+  }
+
+  void finish() {
+    result_.interrupted = board_.stop;
+    result_.steps = board_.steps;
+    result_.updates = shared_.model.version();
+    result_.seconds = seconds();
+    const auto deadline = Clock::now() + patience;
+    // One that was begun is of older parameters.
+    while (evaluating_ && Clock::now() < deadline) wait_for_evaluation(milliseconds(100));
+    ask_for_evaluation();
+    while (evaluating_ && Clock::now() < deadline) wait_for_evaluation(milliseconds(100));
+    if (evaluating_) throw Error("[acer] the evaluation at the end took more than 60 s");
+    requests_->close_writing();
+    ::waitpid(evaluator_, nullptr, 0);
+    evaluator_ = -1;
+    report();
+    if (terminal_) std::printf("\n");
+  }
+
+  void report() {
+    const auto row = metrics_.row(board_, shared_.model, seconds());
+    rows_.write(row);
+    for (size_t w = 0; w < metrics_.rates().size(); ++w) {
+      rates_.write({{"steps", row.front().second},
+                    {"worker", static_cast<double>(w)},
+                    {"steps_per_second", metrics_.rates()[w].steps},
+                    {"updates_per_second", metrics_.rates()[w].updates}});
+    }
+    const auto value = [&](const char* name) {
+      for (const auto& [column, number] : row) {
+        if (column == name) return number;
+      }
+      return std::nan("");
+    };
+    if (value("steps_per_second") == 0) return;  // Nothing new to say.
+    const double evaluated = value("evaluation_greedy");
+    std::printf("%s  %7.0f steps, return %7.2f, ", terminal_ ? "\r" : "", value("steps"), value("return_mean"));
+    if (!std::isnan(evaluated)) std::printf("evaluated %7.2f, ", evaluated);
+    std::printf("%6.0f steps/s, %5.0f updates/s, staleness %.2f%s", value("steps_per_second"),
+                value("updates_per_second"), value("staleness_mean"), terminal_ ? "  " : "\n");
+    std::fflush(stdout);
+  }
+
+  void tell(const std::string& what) const {
+    std::fprintf(stderr, "%sfarad acer: %s\n", terminal_ ? "\n" : "", what.c_str());
+  }
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  const Settings settings_;
+  Board& board_;
+  const Spec spec_;
+  SharedModel shared_;
+  Metrics metrics_;
+  CsvFile rows_, rates_, evaluations_;
+  std::vector<WorkerProcess> workers_;
+  pid_t evaluator_ = -1;
+  int evaluator_lives_ = 0;
+  bool evaluating_ = false;
+  std::optional<Pipe> requests_, results_;
+  const bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
+  const Clock::time_point start_ = Clock::now();
+  Result result_;
+};
+
+}  // namespace
+
+Result train(const Settings& settings, Board& board) {
+  check(settings);
+  if (make_environment(settings.environment)->spec().actions == 0) {
+    throw Error("[acer] " + settings.environment +
+                " is acted in by amounts; only environments with actions to choose " + "from can be learned");
+  }
+  fs::create_directories(settings.out);
+  write_config(settings);
+  return Coordinator(settings, board).run();
+}
+
+}  // namespace farad::acer

@@ -1,0 +1,251 @@
+#include <ATen/ops/cat.h>
+#include <c10/core/GradMode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "acer/actor_learner.h"
+#include "acer/replay.h"
+#include "program.h"
+#include "temporary_directory.h"
+
+namespace farad::acer {
+namespace {
+
+using test::TemporaryDirectory;
+using testing::HasSubstr;
+
+// --- Replay ---
+
+/// Steps with their number as observation; episodes of `length` steps, of which every other one is cut off.
+Replay numbered(int64_t capacity, int64_t steps, int64_t length) {
+  Replay replay(capacity, 1, 2);
+  for (int64_t i = 0; i < steps; ++i) {
+    const bool over = (i + 1) % length == 0, terminated = over && (i / length) % 2 == 0;
+    const float seen = static_cast<float>(i), after = seen + 0.5f;
+    replay.add({&seen, 1}, i % 2, std::vector<float>{0.25f, 0.75f},
+               {.reward = static_cast<double>(i), .terminated = terminated, .truncated = over && !terminated},
+               {&after, 1});
+  }
+  return replay;
+}
+
+TEST(Replay, WindowsAreStepsThatFollowEachOtherInOneEpisode) {
+  const auto replay = numbered(100, 250, 7);
+  EXPECT_EQ(replay.size(), 100);
+  Random random(1);
+  Batch batch(1, 2);
+  for (int i = 0; i < 2000; ++i) {
+    batch.clear();
+    replay.draw(5, random, batch);
+    const auto& window = batch.windows().at(0);
+    ASSERT_EQ(window.length, batch.steps());
+    ASSERT_LE(window.length, 5);
+    const auto first = static_cast<int64_t>(batch.observations()[0]);
+    for (int64_t j = 0; j < window.length; ++j) {
+      const auto at = static_cast<size_t>(j);
+      ASSERT_EQ(static_cast<int64_t>(batch.observations()[at]), first + j);
+      ASSERT_EQ(batch.rewards()[at], static_cast<double>(first + j));
+      ASSERT_EQ(batch.behaviour(j)[1], 0.75);
+    }
+    const int64_t last = first + window.length - 1;
+    ASSERT_EQ(first / 7, last / 7) << "a window over two episodes";
+    ASSERT_EQ(batch.afters()[0], static_cast<float>(last) + 0.5f);
+    ASSERT_EQ(window.ending == Ending::Terminated, (last + 1) % 7 == 0 && (last / 7) % 2 == 0);
+    ASSERT_TRUE(window.length == 5 || (last + 1) % 7 == 0 || last == 249) << "cut short";
+  }
+}
+
+TEST(Replay, BeginsAtEveryStepEquallyOftenTheLastOfEpisodesIncluded) {
+  constexpr int64_t steps = 50, draws = 50'000;
+  const auto replay = numbered(steps, 130, 9);
+  Random random(2);
+  Batch batch(1, 2);
+  std::vector<double> counts(steps, 0.0);
+  for (int64_t i = 0; i < draws; ++i) {
+    batch.clear();
+    const int64_t age = replay.draw(4, random, batch);
+    const auto first = static_cast<int64_t>(batch.observations()[0]);
+    EXPECT_EQ(age, 130 - first);
+    counts.at(static_cast<size_t>(first - 80)) += 1;
+  }
+  double chi_squared = 0;
+  constexpr double expected = static_cast<double>(draws) / steps;
+  for (const double count : counts) chi_squared += (count - expected) * (count - expected) / expected;
+  EXPECT_LT(chi_squared, 86);  // 49 degrees of freedom: exceeded with a probability of 1e-3
+}
+
+// --- One worker ---
+
+/// Plain SGD in this process.
+class LocalParameters final : public Parameters {
+ public:
+  explicit LocalParameters(const NetworkShape& shape) : network_(shape, Random(5)) {}
+
+  uint64_t pull(NetworkImpl& network, NetworkImpl& average) override {
+    const c10::NoGradGuard no_grad;
+    const auto values = network_->parameters();
+    for (auto* to : {&network, &average}) {
+      const auto there = to->parameters();
+      for (size_t i = 0; i < values.size(); ++i) there[i].copy_(values[i]);
+    }
+    return version_;
+  }
+  shared::Update step(const NetworkImpl& network) override {
+    const c10::NoGradGuard no_grad;
+    const auto values = network_->parameters(), by = network.parameters();
+    for (size_t i = 0; i < values.size(); ++i) values[i].sub_(by[i].grad(), 0.01);
+    ++version_;
+    return {0, version_, version_ - 1, version_};
+  }
+  void become(const LocalParameters& other) {
+    const c10::NoGradGuard no_grad;
+    const auto values = network_->parameters(), there = other.network_->parameters();
+    for (size_t i = 0; i < values.size(); ++i) values[i].copy_(there[i]);
+    version_ = other.version_;
+  }
+  at::Tensor values() const {
+    std::vector<at::Tensor> parts;
+    for (const auto& parameter : network_->parameters()) parts.push_back(parameter.detach().flatten());
+    return at::cat(parts);
+  }
+
+ private:
+  Network network_;
+  uint64_t version_ = 0;
+};
+
+Settings small() {
+  Settings settings;
+  settings.hidden = {16};
+  settings.replay_start = 100;
+  settings.replay_capacity = 400;
+  settings.workers = 1;
+  return settings;
+}
+
+TEST(ActorLearner, IsOnPolicyWhereItSaysSoAndReplaysAsOftenAsItShould) {
+  const auto settings = small();
+  LocalParameters parameters(settings.shape(4, 2));
+  const auto tally = std::make_unique<Tally>();
+  auto no_replay = settings;
+  no_replay.replay_ratio = 0;
+  ActorLearner learner(no_replay, parameters, *tally, 0, 0);
+  for (int i = 0; i < 50; ++i) learner.turn();
+  const auto sums = tally->measures();
+  const auto of = [&](Measure measure) { return sums[static_cast<size_t>(measure)]; };
+  EXPECT_NEAR(of(Measure::Ratio) / of(Measure::Steps), 1, 1e-6);
+  EXPECT_LT(tally->largest_ratio, 1 + 1e-5);
+  EXPECT_EQ(of(Measure::CorrectionLoss), 0);
+
+  const auto another = std::make_unique<Tally>();
+  ActorLearner replaying(settings, parameters, *another, 1, 0);
+  while (another->steps < settings.replay_start) replaying.turn();
+  const int64_t before = another->on_policy;
+  for (int i = 0; i < 500; ++i) replaying.turn();
+  const double ratio = static_cast<double>(another->off_policy) / static_cast<double>(another->on_policy - before);
+  EXPECT_NEAR(ratio, 4, 0.4);
+}
+
+TEST(ActorLearner, GoesOnFromWhatItSavedToTheBit) {
+  const auto settings = small();
+  const auto tally = std::make_unique<Tally>();
+  LocalParameters parameters(settings.shape(4, 2));
+  ActorLearner learner(settings, parameters, *tally, 0, 0);
+  for (int i = 0; i < 40; ++i) learner.turn();
+  std::stringstream saved;
+  learner.save(saved);
+  LocalParameters copy(settings.shape(4, 2));
+  copy.become(parameters);
+  ActorLearner resumed(settings, copy, *tally, 0, 0);
+  resumed.load(saved);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(learner.turn(), resumed.turn());
+  }
+  EXPECT_TRUE(parameters.values().equal(copy.values()));
+}
+
+// --- All of it ---
+
+std::vector<std::string> acer(std::vector<std::string> options, const std::string& out) {
+  options.insert(options.begin(), FARAD_ACER);
+  options.insert(options.end(), {"--out", out});
+  return options;
+}
+
+TEST(Acer, LearnsCatchWithMostSeeds) {
+  int solved = 0;
+  for (const char* seed : {"1", "2", "3"}) {
+    TemporaryDirectory directory;
+    const auto done =
+        farad::acer::run(acer({"--env", "Catch", "--workers", "2", "--steps", "9000", "--window", "9", "--seed", seed,
+                               "--evaluate-every", "2000", "--evaluation-episodes", "100"},
+                              directory.path()));
+    ASSERT_EQ(done.code, 0) << done.said;
+    const auto greedy = column(directory.file("evaluations.csv"), "greedy_mean");
+    solved += *std::max_element(greedy.begin(), greedy.end()) >= 0.95;
+  }
+  EXPECT_GE(solved, 2);
+}
+
+TEST(Acer, GetsBetterAtCartPole) {
+  TemporaryDirectory directory;
+  const auto done = farad::acer::run(acer({"--workers", "2", "--steps", "15000", "--seed", "1"}, directory.path()));
+  ASSERT_EQ(done.code, 0) << done.said;
+  const auto returns = column(directory.file("metrics.csv"), "return_mean");
+  ASSERT_GT(returns.size(), 5);
+  EXPECT_LT(returns.front(), 40);
+  EXPECT_GT(*std::max_element(returns.begin(), returns.end()), 80);
+  EXPECT_GT(column(directory.file("metrics.csv"), "updates_off_policy").back(), 1000);
+  for (const char* name : {"config.json", "workers.csv", "evaluations.csv"})
+    EXPECT_TRUE(std::filesystem::exists(directory.file(name))) << name;
+}
+
+TEST(Acer, AWorkerThatIsKilledIsReplacedAndCtrlCEndsItInGoodOrder) {
+  TemporaryDirectory directory;
+  Program program(acer({"--workers", "2", "--steps", "100000000", "--report-every", "500"}, directory.path()));
+  ASSERT_TRUE(program.hear("steps/s")) << program.said();
+  const auto children = program.children();
+  ASSERT_EQ(children.size(), 3);  // The first one evaluates.
+  ::kill(children[1], SIGKILL);
+  ASSERT_TRUE(program.hear("worker 0 was ended by Killed; another process goes on")) << program.said();
+  ::kill(children[0], SIGKILL);
+  ASSERT_TRUE(program.hear("the process that evaluates was ended by Killed; another one goes on")) << program.said();
+  ::kill(program.process(), SIGINT);
+  EXPECT_EQ(program.wait(), 130) << program.said();
+  EXPECT_THAT(program.said(), HasSubstr("stopped after"));
+  EXPECT_EQ(column(directory.file("evaluations.csv"), "version").back(),
+            column(directory.file("metrics.csv"), "updates").back());
+}
+
+TEST(Acer, SaysWhatIsWrongWithItsOptions) {
+  TemporaryDirectory directory;
+  const auto complaint = [&](std::vector<std::string> options) {
+    const auto done = farad::acer::run(acer(std::move(options), directory.path()));
+    EXPECT_NE(done.code, 0);
+    return done.said;
+  };
+  EXPECT_THAT(complaint({"--env", "Pong"}), HasSubstr("there is no environment \"Pong\""));
+  EXPECT_THAT(complaint({"--env", "Pendulum-v1"}), HasSubstr("acted in by amounts"));
+  EXPECT_THAT(complaint({"--policy", "free"}), HasSubstr("there are locked, hogwild"));
+  EXPECT_THAT(complaint({"--replay-start", "60000"}), HasSubstr("replay would never start"));
+  EXPECT_THAT(complaint({"--workers", "0"}), HasSubstr("--workers"));
+  EXPECT_THAT(complaint({"--env", "pipe:exit 1", "--steps", "2000"}), HasSubstr("it has ended"));
+}
+
+TEST(Acer, LearnsFromAProgramOverAPipe) {
+  TemporaryDirectory directory;
+  const auto done = farad::acer::run(acer({"--env", std::string("pipe:python3 ") + FARAD_ACER_WALK, "--workers", "2",
+                                           "--steps", "1500", "--replay-start", "200", "--policy", "hogwild"},
+                                          directory.path()));
+  ASSERT_EQ(done.code, 0) << done.said;
+  EXPECT_GT(column(directory.file("evaluations.csv"), "greedy_mean").back(), 0.5) << done.said;
+}
+
+}  // namespace
+}  // namespace farad::acer

@@ -41,16 +41,29 @@ namespace farad::shared {
 
 /// How the updates of several processes come together.
 enum class Policy {
-  Locked,   ///< one at a time; each wholly or not at all, also if its process is killed
-  Hogwild,  ///< all at once: elements may be lost where two write the same one, updates are not
-};  // Averaged, Managed and AllReduced are to come.
+  Locked,      ///< one at a time; each wholly or not at all, also if its process is killed
+  Hogwild,     ///< all at once: elements may be lost where two write the same one, updates are not
+  AllReduced,  ///< in step: each update is by the mean of the gradients of all members, everywhere or nowhere
+  Managed,     ///< one process, the manager, applies what the others send it
+  Averaged,    ///< each process trains a copy of its own; the copies are averaged now and then
+};
+
+/// What one worker brought for an update that was made of several.
+struct Contribution {
+  int worker = -1;
+  uint64_t sequence = 0;
+  uint64_t version_read = 0;
+  double samples = 1;
+};
 
 /// One update, as it was applied.
 struct Update {
-  int worker = -1;
-  uint64_t sequence = 0;      ///< the how-manieth of that worker
+  int worker = -1;            ///< by whom
+  uint64_t sequence = 0;      ///< the how-manieth of that worker; 0 if it was made of several
   uint64_t version_read = 0;  ///< of the model that its gradients were computed from
-  uint64_t version = 0;       ///< of the model after it
+  uint64_t version = 0;       ///< of the model after it; Managed: 0 to whoever submits it
+  /// AllReduced, Managed and Averaged: what it was made of, in the order in which it was summed. Told to observers.
+  std::vector<Contribution> contributions = {};
 
   uint64_t staleness() const { return version > version_read ? version - 1 - version_read : 0; }
 };
@@ -58,6 +71,10 @@ struct Update {
 /// Is told of an update by the process that applies it, and within it: what it throws undoes the update, but under
 /// Hogwild. The gradients are those that the optimizer used; who keeps them copies them. The bound module already has
 /// the new values. The model must not be called from there.
+///
+/// Where gradients of several are brought together, they are their mean, and the update has its contributions. Under
+/// Averaged it is told of each step on the process's own copy, whose version is that of the last average, and of each
+/// average that this process has made for all, with contributions and without gradients.
 ///
 /// Under Locked an update that was told of can still be undone, if its process is killed right after; then another one
 /// of the same version follows, and the last one told of is the one that counts.
@@ -70,24 +87,44 @@ struct Options {
   /// Of create(), 0 = none: the model also keeps a moving average of its trained parameters, which starts at their
   /// first values and of which this much stays at each update: average = m * average + (1 - m) * parameter.
   double moving_average = 0;
+  /// Of create(), under AllReduced and Averaged: how many processes the first round waits for. Others may come later.
+  int members = 1;
+  /// Of create(), under Managed: how many gradients a worker may have waiting for the manager, up to 8.
+  int queue = 2;
+  /// Managed: the manager applies the mean of so many gradients, or of those that came within a time from the first on.
+  int gather = 1;
+  std::chrono::milliseconds gather_within{10};
+  /// Averaged: step() averages after so many steps of this process; 0 = only average() does.
+  int average_every = 16;
+  /// Averaged: how long the members that have come wait for one that is late before they go on without it. 0 = as long
+  /// as it lives.
+  std::chrono::milliseconds wait_for_late{0};
   /// Of this process. Costs nothing if there is none.
   Observer observer = {};
 };
 
-/// What is known of the updates so far. Counts are exact under each policy.
+/// What is known of the updates so far. Counts are exact under each policy; but under Hogwild a process that is killed
+/// as it counts may have added to `version` and not yet to its own.
 struct Stats {
   struct Worker {
     int worker = -1;
     int pid = 0;
     bool alive = false;
-    uint64_t begun = 0;    ///< updates that it set out to apply
-    uint64_t applied = 0;  ///< and that were
+    uint64_t begun = 0;     ///< updates that it set out to apply
+    uint64_t applied = 0;   ///< and that were
+    uint64_t rejected = 0;  ///< or that were refused, with an error
     double mean_staleness = 0;
     uint64_t max_staleness = 0;
   };
   uint64_t version = 0;      ///< how many updates were applied
   uint64_t rolled_back = 0;  ///< half done by a process that was killed, and undone
   uint64_t cut_off = 0;      ///< Hogwild: half done by a process that was killed
+  uint64_t rejected = 0;     ///< refused with an error: a round that failed, no room in time, no lock in time
+  uint64_t waiting = 0;      ///< Managed: left for the manager. Averaged: steps that no average has in it yet
+  uint64_t lost = 0;         ///< begun and never applied, because their process ended
+  uint64_t discarded = 0;    ///< Managed: half written by a process that was killed
+  uint64_t duplicates = 0;   ///< Managed: taken again after a manager was killed, and not applied again
+  uint64_t members_lost = 0, managers_lost = 0;  ///< processes that ended without leaving
   uint64_t snapshots = 0;
   uint64_t snapshot_retries = 0;  ///< because the model changed meanwhile
   uint64_t snapshots_torn = 0;    ///< Hogwild: could not be had whole in time
@@ -106,8 +143,9 @@ uint64_t stream_seed(uint64_t seed, uint64_t worker);
 ///
 /// The module that is given to create() or attach() is bound to the segment: its tensors lie there, and it sees what
 /// others make of them at once. Whoever computes gradients while others train pulls the values into a module of its own
-/// first, so that all of them are of one version. Gradients are read where the module has them and copied at once;
-/// whether they are set to zero or to nothing afterwards makes no difference.
+/// first, so that all of them are of one version. (Under AllReduced it need not: nothing changes between the rounds.
+/// Under Averaged the bound module lies in a copy of this process.) Gradients are read where the module has them and
+/// copied at once; whether they are set to zero or to nothing afterwards makes no difference.
 ///
 /// Any thread, one at a time. After a fork the child's Model is a worker of its own, from its first use on; a child
 /// that does not use it has to end or destroy it, else the name may outlive those who serve it.
@@ -158,16 +196,34 @@ class Model {
   uint64_t pull_average(Module& module) {
     return pull(detail::tensors_of(module), true);
   }
-  /// Updates the model by the gradients of the bound module; parameters without one stay. Under Locked, at once or not
-  /// at all. Throws, and changes nothing, if a gradient does not fit or another process keeps the lock for too long.
-  Update step();
+  /// Updates the model by the gradients of the bound module; parameters without one stay. Throws, and changes nothing,
+  /// if a gradient does not fit or another process keeps this one waiting for too long.
+  ///
+  /// `samples`: over how many the gradients are the mean of; where those of several processes come together, that is
+  /// their weight.
+  ///   AllReduced: returns once all members have called it, and the model is stepped by the mean of all their samples.
+  ///     If one of them ends before, all others get PeerLost, and nothing is changed; they can go on by calling it
+  ///     again. One that detaches is not waited for.
+  ///   Managed: returns once the gradients are left for the manager, which may be at once. If a manager ends, whoever
+  ///     waits for it does its work.
+  ///   Averaged: steps the copy of this process, by an optimizer of its own.
+  Update step(double samples = 1);
   /// By those of another module.
   template <class Module>
-    requires(!std::is_same_v<Module, const std::vector<at::Tensor>> && !std::is_same_v<Module, std::vector<at::Tensor>>)
-  Update step(Module& module) {
-    return step_by(detail::tensors_of(module));
+    requires(!std::is_arithmetic_v<Module> && !std::is_same_v<std::remove_const_t<Module>, std::vector<at::Tensor>>)
+  Update step(Module& module, double samples = 1) {
+    return step_by(detail::tensors_of(module), samples);
   }
-  Update step(std::vector<at::Tensor> gradients);
+  Update step(std::vector<at::Tensor> gradients, double samples = 1);
+
+  /// Managed: makes this process the manager, unless another one that lives is, and applies one update by the gradients
+  /// that come within `wait`. By how many: 0 if none came. Who manages calls this in a loop.
+  size_t manage(std::chrono::milliseconds wait);
+  /// Managed: waits until all that this process has submitted is applied.
+  void settle();
+  /// Averaged: the copies of all members become their mean, weighted by the samples since the last time; waits for
+  /// them. Gives the version of it. What optimizers remember stays with each process.
+  uint64_t average();
 
   struct Snapshot {
     uint64_t version = 0;
@@ -179,11 +235,12 @@ class Model {
   Snapshot snapshot();
 
   /// Writes all of it, what the optimizer remembers included, as it was at one instant, into a directory, where it
-  /// replaces an earlier one at once or not at all. Training goes on meanwhile.
+  /// replaces an earlier one at once or not at all. Training goes on meanwhile. (Under Averaged, the last average: what
+  /// the members' own optimizers remember is not in there.)
   void save(const std::string& directory);
   /// The model becomes what was saved, its version and learning rate too, and goes on from there to the bit. Throws,
-  /// and changes nothing, naming what differs, if it was of another module or optimizer. Under Hogwild nobody may step
-  /// meanwhile.
+  /// and changes nothing, naming what differs, if it was of another module or optimizer. Nobody may step meanwhile
+  /// under Hogwild; nobody else may have joined under Averaged.
   void load(const std::string& directory);
 
   void set_lr(double lr);
@@ -200,7 +257,7 @@ class Model {
                       detail::OptimizerSettings settings, Options options);
   static Model attach(const std::string& name, std::vector<detail::NamedTensor> tensors, Options options);
   uint64_t pull(const std::vector<detail::NamedTensor>& into, bool average);
-  Update step_by(const std::vector<detail::NamedTensor>& tensors);
+  Update step_by(const std::vector<detail::NamedTensor>& tensors, double samples);
   State& state() const;
 
   std::unique_ptr<State> state_;

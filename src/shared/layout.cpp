@@ -55,6 +55,13 @@ std::string describe(const detail::OptimizerSettings& settings) {
   return text.str();
 }
 
+/// Where so many bytes go, behind those that are there.
+size_t place(size_t bytes, size_t& end) {
+  const size_t offset = end;
+  end += (bytes + alignment - 1) / alignment * alignment;
+  return offset;
+}
+
 std::string line_of(const std::string& text, size_t& at) {
   const size_t end = std::min(text.find('\n', at), text.size());
   auto line = text.substr(at, end - at);
@@ -64,11 +71,13 @@ std::string line_of(const std::string& text, size_t& at) {
 
 }  // namespace
 
-Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings, double moving_average)
+Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings, double moving_average,
+               bool remembers)
     : moving_average_(moving_average) {
   TORCH_CHECK(moving_average >= 0 && moving_average < 1, "[shared] a moving average of which ", moving_average,
               " stays at each update: it has to be at least 0 (none) and less than 1");
   TORCH_CHECK(!entries.empty(), "[shared] a module without parameters and buffers has nothing to share");
+  place(entries.size(), slot_bytes_);
   for (const auto& [name, tensor, trained] : entries) {
     TORCH_CHECK(
         tensor.defined() && tensor.device().is_cpu() && tensor.layout() == c10::kStrided && !tensor.is_quantized(),
@@ -77,26 +86,22 @@ Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSetting
                        tensor.scalar_type(),
                        tensor.sizes().vec(),
                        trained,
-                       place(tensor.nbytes()),
+                       place(tensor.nbytes(), bytes_),
                        tensor.nbytes(),
-                       place(sizeof(int64_t)),
+                       place(sizeof(int64_t), bytes_),
+                       place(tensor.nbytes(), slot_bytes_),
                        0,
                        {}});
   }
   for (auto& one : places_) {
     if (!one.trained) continue;
-    for (const auto& name : remembered_by(settings, one.type)) one.remembered.emplace_back(name, place(one.bytes));
-    if (moving_average > 0) one.average = place(one.bytes);
+    const auto names = remembers ? remembered_by(settings, one.type) : std::vector<std::string>();
+    for (const auto& name : names) one.remembered.emplace_back(name, place(one.bytes, bytes_));
+    if (moving_average > 0) one.average = place(one.bytes, bytes_);
   }
   description_ = "libtorch " TORCH_VERSION "\n" + describe(settings) + "\n";
   if (moving_average > 0) description_ += describe(moving_average);
   for (const auto& one : places_) description_ += describe(one.name, one.type, one.sizes, one.trained) + "\n";
-}
-
-size_t Layout::place(size_t bytes) {
-  const size_t offset = bytes_;
-  bytes_ += (bytes + alignment - 1) / alignment * alignment;
-  return offset;
 }
 
 detail::OptimizerSettings Layout::settings_in(const std::string& description) {

@@ -31,18 +31,24 @@ class Layout {
     size_t offset = 0;  ///< of its values
     size_t bytes = 0;
     size_t steps = 0;  ///< offset of how often it was stepped, plus one; 0 = the optimizer remembers nothing of it yet
+    size_t slot = 0;   ///< offset of its gradient, or of a copy of it, in a slot
     size_t average = 0;  ///< offset of its moving average, if one is kept of the trained ones
     /// What the optimizer remembers of it: as many tensors of the same shape, "exp_avg" first and so on.
     std::vector<std::pair<std::string, size_t>> remembered;
   };
 
   /// Throws, naming the entry, if one cannot be shared: not on the CPU, sparse, quantised. `moving_average`: how much
-  /// of the average of the trained ones stays at each update; 0 = none is kept.
-  Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings, double moving_average = 0);
+  /// of the average of the trained ones stays at each update; 0 = none is kept. `remembers`: whether what the optimizer
+  /// remembers lies there too.
+  Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings, double moving_average = 0,
+         bool remembers = true);
 
   const std::vector<Place>& places() const { return places_; }
   /// All that an update may change lies in so many bytes, and can be kept and put back in one piece.
   size_t bytes() const { return bytes_; }
+  /// What a worker leaves for others: something of the shape of each, behind a byte for each that says whether it is
+  /// there.
+  size_t slot_bytes() const { return slot_bytes_; }
   double moving_average() const { return moving_average_; }
 
   /// The module and the optimizer as text, a line each, and the same for everything that has to be the same.
@@ -56,10 +62,8 @@ class Layout {
   std::string difference_to(const std::vector<Entry>& entries) const;
 
  private:
-  size_t place(size_t bytes);
-
   std::vector<Place> places_;
-  size_t bytes_ = 0;
+  size_t bytes_ = 0, slot_bytes_ = 0;
   const double moving_average_;
   std::string description_;
 };

@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <climits>
 #include <fstream>
 #include <sstream>
 #include <string>
+
+#include "base/futex.h"
 
 namespace farad::shared {
 namespace {
@@ -28,13 +31,43 @@ uint64_t start_of(uint32_t pid) {
   return start;
 }
 
+/// What a process that ended has left half done.
+void clear_away(Header& header, uint32_t seat) {
+  auto& one = header.seats[seat];
+  if (one.member.load() != 0) lose(header, seat, one.pid.load());
+  one.arrived.store(0);
+  one.busy.store(0);
+  one.pending.store(0);
+  if (header.manager.load() == seat + 1) {
+    header.manager.store(0);
+    header.managers_lost.fetch_add(1);
+  }
+  for (auto& slot : header.slots[seat]) {
+    auto filling = SlotState::Filling;  // One that is ready is as good as if its process still lived.
+    if (slot.state.compare_exchange_strong(filling, SlotState::Free)) header.discarded.fetch_add(1);
+  }
+}
+
 }  // namespace
+
+void lose(Header& header, uint32_t seat, uint32_t pid) {
+  auto& one = header.seats[seat];
+  const uint64_t round = header.books.round.load() + 1;
+  if (one.lost_in.load() == round && one.member.load() == 0) return;
+  header.lost.pid.store(pid);
+  header.lost.seat.store(seat);
+  header.lost.round.store(round);
+  header.members_lost.fetch_add(1);
+  one.lost_in.store(round);
+  one.member.store(0);
+}
 
 base::Status take_seat(Header& header, uint32_t& seat) {
   for (uint32_t i = 0; i < most_workers; ++i) {
     auto& one = header.seats[i];
     if (one.pid.load() != 0 && is_alive(one)) continue;
     const auto pid = static_cast<uint32_t>(::getpid());
+    if (one.pid.load() != 0) clear_away(header, i);
     one.pid.store(0);  // Between two processes it is nobody's.
     if (one.writing.exchange(0) != 0) header.cut_off.fetch_add(1);
     one.started.store(start_of(pid));
@@ -46,7 +79,18 @@ base::Status take_seat(Header& header, uint32_t& seat) {
 }
 
 void leave_seat(Header& header, uint32_t seat) {
-  if (sits_there(header.seats[seat])) header.seats[seat].pid.store(0);
+  auto& one = header.seats[seat];
+  if (!sits_there(one)) return;
+  uint64_t us = seat + 1;
+  header.manager.compare_exchange_strong(us, 0);
+  one.member.store(0);
+  one.arrived.store(0);
+  one.pid.store(0);
+  // Those who wait for us need not any more.
+  for (auto* bell : {&header.round_bell, &header.room_bell, &header.work_bell}) {
+    bell->fetch_add(1);
+    base::futex_wake(*bell, INT_MAX);
+  }
 }
 
 bool sits_there(const Seat& seat) { return seat.pid.load() == static_cast<uint32_t>(::getpid()); }

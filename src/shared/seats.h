@@ -11,6 +11,8 @@ namespace farad::shared {
 base::Status take_seat(Header& header, uint32_t& seat);
 /// This process gives its seat back. Any time.
 void leave_seat(Header& header, uint32_t seat);
+/// Notes that a member of the rounds has ended; the caller has the lock.
+void lose(Header& header, uint32_t seat, uint32_t pid);
 /// Whether this process sits there: it does not after a fork.
 bool sits_there(const Seat& seat);
 /// Whether the process that sits there has not ended. False for a free one.

@@ -9,7 +9,7 @@ namespace farad::shared {
 namespace {
 
 constexpr uint64_t our_magic = 0x6c65646f6d726166;  // "farmodel"
-constexpr uint64_t our_format = 1;
+constexpr uint64_t our_format = 2;
 constexpr size_t page = 4096;
 
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
@@ -18,18 +18,22 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<double>:
 
 }  // namespace
 
-base::Status Segment::create(const std::string& name, const Layout& layout, uint64_t policy,
-                             std::shared_ptr<Segment>& out) {
+base::Status Segment::create(const std::string& name, const Layout& layout, Use use, std::shared_ptr<Segment>& out) {
   const auto& description = layout.description();
-  const size_t size = pages(sizeof(Header)) + pages(description.size()) + 2 * pages(layout.bytes());
+  const size_t without_slots = pages(sizeof(Header)) + pages(description.size()) + 2 * pages(layout.bytes());
+  const size_t slots = use.slots_per_seat * most_workers * pages(layout.slot_bytes());
   shm::Memory memory;
-  if (auto status = shm::Memory::create("farad-model-" + name, size, memory); !status.ok()) return status;
+  auto status = shm::Memory::create("farad-model-" + name, without_slots + slots, memory);
+  if (!status.ok()) return status;
   // Now, because later it would end a process in the middle of an update.
-  if (auto status = memory.reserve(0, size); !status.ok()) return status;
+  if (status = memory.reserve(0, without_slots); !status.ok()) return status;
   auto segment = std::shared_ptr<Segment>(new Segment(std::move(memory)));
   auto& header = segment->header();
   header.format = our_format;
-  header.policy = policy;
+  header.policy = use.policy;
+  header.slot_bytes = layout.slot_bytes();
+  header.slots_per_seat = use.slots_per_seat;
+  header.members = use.members;
   header.description_bytes = description.size();
   header.values_bytes = layout.bytes();
   header.lock.prepare();
@@ -50,7 +54,11 @@ base::Status Segment::adopt(base::Fd fd, size_t size, std::shared_ptr<Segment>& 
     return {base::Code::Protocol, "[shared] this is no model, or one of another version of farad"};
   }
   const size_t described = header.description_bytes, room = size - pages(sizeof(Header));
-  if (described > room || header.values_bytes > room || pages(described) + 2 * pages(header.values_bytes) != room) {
+  if (described > room || header.values_bytes > room || header.slot_bytes > room ||
+      header.slots_per_seat > most_slots ||
+      pages(described) + 2 * pages(header.values_bytes) +
+              header.slots_per_seat * most_workers * pages(header.slot_bytes) !=
+          room) {
     return {base::Code::Protocol, "[shared] a model whose parts do not fit into it"};
   }
   segment->find_parts();
@@ -63,6 +71,18 @@ std::string Segment::description() const { return {at(pages(sizeof(Header))), he
 void Segment::find_parts() {
   values_ = pages(sizeof(Header)) + pages(header().description_bytes);
   kept_ = values_ + pages(header().values_bytes);
+  slots_ = kept_ + pages(header().values_bytes);
+}
+
+size_t Segment::slot_offset(uint32_t seat, uint32_t number) const {
+  return slots_ + (seat * header().slots_per_seat + number) * pages(header().slot_bytes);
+}
+
+char* Segment::slot(uint32_t seat, uint32_t number) const { return at(slot_offset(seat, number)); }
+
+base::Status Segment::reserve_slots(uint32_t seat) {
+  if (header().slots_per_seat == 0) return {};
+  return memory_.reserve(slot_offset(seat, 0), header().slots_per_seat * pages(header().slot_bytes));
 }
 
 at::Tensor Segment::view(const std::shared_ptr<Segment>& segment, size_t offset, const Layout::Place& place) {

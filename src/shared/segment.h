@@ -16,6 +16,7 @@ namespace farad::shared {
 /// What is known of the updates of one worker.
 struct Tally {
   std::atomic<uint64_t> applied;
+  std::atomic<uint64_t> last;           ///< the sequence of the last of them
   std::atomic<uint64_t> staleness_sum;  ///< of all of them: by how many versions the model had moved on
   std::atomic<uint64_t> staleness_most;
 };
@@ -30,18 +31,50 @@ struct Record {
 
 /// A process that has joined.
 struct Seat {
-  std::atomic<uint32_t> pid;      ///< 0 = free
-  std::atomic<uint64_t> started;  ///< when, in ticks of the machine: numbers of processes are used again
-  std::atomic<uint64_t> begun;    ///< updates that it set out to apply
-  std::atomic<uint32_t> writing;  ///< Hogwild: 1 while it applies one
+  std::atomic<uint32_t> pid;       ///< 0 = free
+  std::atomic<uint64_t> started;   ///< when, in ticks of the machine: numbers of processes are used again
+  std::atomic<uint64_t> begun;     ///< updates that it set out to apply
+  std::atomic<uint32_t> writing;   ///< Hogwild: 1 while it applies one
+  std::atomic<uint32_t> busy;      ///< 1 while it is at one
+  std::atomic<uint64_t> pending;   ///< Averaged: steps on its own copy that no average has in it yet
+  std::atomic<uint64_t> rejected;  ///< of those begun: refused, with an error
+  std::atomic<uint32_t> member;    ///< of the rounds: 1 from the first it came to
+  std::atomic<uint64_t> arrived;   ///< the round it has come to, plus one
+  std::atomic<uint64_t> lost_in;   ///< the round in which it was found to have ended, plus one
 };
+
+/// What one worker brings for an update that several make together.
+struct Ticket {
+  uint32_t seat = 0;
+  uint32_t number = 0;  ///< of its slot there
+  uint64_t sequence = 0;
+  uint64_t version_read = 0;
+  uint64_t updates = 1;  ///< of its own that are in it
+  double samples = 1;
+};
+
+enum class SlotState : uint32_t { Free, Filling, Ready };
+
+/// What is known of what lies in a slot.
+struct Slot {
+  std::atomic<SlotState> state;
+  std::atomic<uint64_t> sequence, version_read, updates;
+  std::atomic<double> samples;
+};
+
+/// Why a round came to nothing.
+enum class Failure : uint64_t { None, Lost, Threw };
 
 constexpr size_t most_workers = 64;
 constexpr size_t most_records = 1024;
+constexpr size_t most_slots = 8;  ///< of one worker
 
 /// What an update changes beside the values; it is kept and put back with them.
 struct Books {
   std::atomic<uint64_t> version;  ///< how many updates were applied
+  std::atomic<uint64_t> round;    ///< the one that is open
+  std::atomic<uint64_t> founded;  ///< 1 once the first has ended, so that it is known who comes
+  std::atomic<uint64_t> failed_round, failure, failed_seat, failed_pid;  ///< the last that failed, plus one, and why
   Tally tallies[most_workers];
 };
 
@@ -52,6 +85,9 @@ struct Header {
   uint64_t policy;
   uint64_t description_bytes;
   uint64_t values_bytes;
+  uint64_t slot_bytes;
+  uint64_t slots_per_seat;  ///< 0 = the policy needs none
+  uint64_t members;         ///< how many the first round waits for
 
   Lock lock;
   /// Odd while values are being changed under the lock; never the same again after they were.
@@ -64,15 +100,36 @@ struct Header {
   std::atomic<uint64_t> rolled_back;
   std::atomic<uint64_t> cut_off;  ///< Hogwild: of those whose seat was taken again
   std::atomic<uint64_t> snapshots, retries, torn;
+
+  std::atomic<uint32_t> round_bell;  ///< rung when a round has ended or a member left
+  std::atomic<int64_t> round_began;  ///< when the first came, on the steady clock, in ns
+  struct {
+    std::atomic<uint64_t> round;  ///< plus one
+    std::atomic<uint32_t> seat, pid;
+  } lost;  ///< the last member that ended without leaving
+  std::atomic<uint64_t> members_lost;
+
+  std::atomic<uint32_t> work_bell, room_bell;  ///< rung when a slot was filled; when some were freed
+  std::atomic<uint64_t> manager;               ///< its seat, plus one
+  std::atomic<uint64_t> was_managed;           ///< 1 once there was one
+  std::atomic<uint64_t> next_served;
+  std::atomic<uint64_t> managers_lost, duplicates, discarded;
+
+  Slot slots[most_workers][most_slots];
   Seat seats[most_workers];
   Record records[most_records];  ///< the last ones, by version
 };
 
-/// The memory of one model: a header, what it is for, the values, and room to keep the values while they are changed.
+/// The memory of one model: a header, what it is for, the values, room to keep the values while they are changed, and
+/// slots in which workers leave things for others, if the policy needs them.
 class Segment {
  public:
-  static base::Status create(const std::string& name, const Layout& layout, uint64_t policy,
-                             std::shared_ptr<Segment>& out);
+  struct Use {
+    uint64_t policy = 0;
+    uint64_t slots_per_seat = 0;
+    uint64_t members = 0;
+  };
+  static base::Status create(const std::string& name, const Layout& layout, Use use, std::shared_ptr<Segment>& out);
   /// Somebody else's.
   static base::Status adopt(base::Fd fd, size_t size, std::shared_ptr<Segment>& out);
 
@@ -83,6 +140,9 @@ class Segment {
   char* values() const { return at(values_); }
   char* kept() const { return at(kept_); }
   size_t values_bytes() const { return header().values_bytes; }
+  char* slot(uint32_t seat, uint32_t number) const;
+  /// Before they are used: only those of seats that were ever taken cost memory.
+  base::Status reserve_slots(uint32_t seat);
 
   int fd() const { return memory_.fd(); }
   size_t size() const { return memory_.size(); }
@@ -94,9 +154,10 @@ class Segment {
   explicit Segment(shm::Memory memory) : memory_(std::move(memory)) {}
   char* at(size_t offset) const { return static_cast<char*>(memory_.data()) + offset; }
   void find_parts();
+  size_t slot_offset(uint32_t seat, uint32_t number) const;
 
-  const shm::Memory memory_;
-  size_t values_ = 0, kept_ = 0;
+  shm::Memory memory_;
+  size_t values_ = 0, kept_ = 0, slots_ = 0;
 };
 
 }  // namespace farad::shared

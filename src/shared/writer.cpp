@@ -12,11 +12,19 @@ namespace {
 constexpr auto relaxed = std::memory_order_relaxed;
 
 void copy(const Books& from, Books& to) {
-  to.version.store(from.version.load(relaxed), relaxed);
+  const auto one = [](const std::atomic<uint64_t>& a, std::atomic<uint64_t>& b) { b.store(a.load(relaxed), relaxed); };
+  one(from.version, to.version);
+  one(from.round, to.round);
+  one(from.founded, to.founded);
+  one(from.failed_round, to.failed_round);
+  one(from.failure, to.failure);
+  one(from.failed_seat, to.failed_seat);
+  one(from.failed_pid, to.failed_pid);
   for (size_t i = 0; i < most_workers; ++i) {
-    to.tallies[i].applied.store(from.tallies[i].applied.load(relaxed), relaxed);
-    to.tallies[i].staleness_sum.store(from.tallies[i].staleness_sum.load(relaxed), relaxed);
-    to.tallies[i].staleness_most.store(from.tallies[i].staleness_most.load(relaxed), relaxed);
+    one(from.tallies[i].applied, to.tallies[i].applied);
+    one(from.tallies[i].last, to.tallies[i].last);
+    one(from.tallies[i].staleness_sum, to.tallies[i].staleness_sum);
+    one(from.tallies[i].staleness_most, to.tallies[i].staleness_most);
   }
 }
 
@@ -49,15 +57,32 @@ base::Status Writer::alone(const std::function<void()>& act, base::TimePoint dea
 
 base::Status Writer::locked(const Work& work, base::TimePoint deadline, Done& done) {
   auto& header = segment_->header();
-  done.sequence = header.seats[seat_].begun.fetch_add(1) + 1;
+  done.sequence = work.sequence;
   const auto update = [&] {
     work.change();
     done.version = header.books.version.load(relaxed) + 1;
     if (work.observe) work.observe(done);
-    enter(done, work.version_read);
+    enter({seat_, 0, done.sequence, work.version_read}, done.version);
+    record(done.sequence, work.version_read, done.version);
     header.books.version.store(done.version, relaxed);
   };
   return alone([&] { wholly(update); }, deadline);
+}
+
+void Writer::together(const Work& work, const std::vector<Ticket>& tickets) {
+  auto& header = segment_->header();
+  wholly([&] {
+    work.change();
+    const uint64_t version = header.books.version.load(relaxed) + 1;
+    if (work.observe) work.observe({0, version});
+    uint64_t oldest = version - 1;
+    for (const auto& ticket : tickets) {
+      enter(ticket, version);
+      oldest = std::min(oldest, ticket.version_read);
+    }
+    record(0, oldest, version);
+    header.books.version.store(version, relaxed);
+  });
 }
 
 base::Status Writer::replace(const std::function<void()>& change, uint64_t version, base::TimePoint deadline) {
@@ -70,7 +95,6 @@ base::Status Writer::replace(const std::function<void()>& change, uint64_t versi
   return alone([&] { wholly(replacement); }, deadline);
 }
 
-/// By whoever has the lock.
 void Writer::wholly(const std::function<void()>& change) {
   keep();
   try {
@@ -104,7 +128,7 @@ Writer::Done Writer::unlocked(const Work& work) {
   auto& header = segment_->header();
   auto& seat = header.seats[seat_];
   Done done;
-  done.sequence = seat.begun.fetch_add(1) + 1;
+  done.sequence = work.sequence;
   // Whoever wants to see the model at rest asks for a moment, and then looks who writes; we the other way round, so one
   // of us sees the other. Should he be killed, the moment passes.
   for (seat.writing.store(1); nanoseconds_now() < header.pause_until.load(); seat.writing.store(1)) {
@@ -120,22 +144,26 @@ Writer::Done Writer::unlocked(const Work& work) {
     throw;
   }
   seat.writing.store(0);
-  enter(done, work.version_read);
+  enter({seat_, 0, done.sequence, work.version_read}, done.version);
+  record(done.sequence, work.version_read, done.version);
   return done;
 }
 
-void Writer::enter(Done done, uint64_t version_read) {
-  auto& header = segment_->header();
-  auto& tally = header.books.tallies[seat_];
-  const uint64_t staleness = done.version - 1 - std::min(version_read, done.version - 1);
-  tally.applied.fetch_add(1, relaxed);
-  tally.staleness_sum.fetch_add(staleness, relaxed);
+void Writer::enter(const Ticket& ticket, uint64_t version) const {
+  auto& tally = segment_->header().books.tallies[ticket.seat];
+  const uint64_t staleness = version - 1 - std::min(ticket.version_read, version - 1);
+  tally.applied.fetch_add(ticket.updates, relaxed);
+  tally.last.store(ticket.sequence, relaxed);
+  tally.staleness_sum.fetch_add(staleness * ticket.updates, relaxed);
   if (staleness > tally.staleness_most.load(relaxed)) tally.staleness_most.store(staleness, relaxed);
-  auto& record = header.records[done.version % most_records];
+}
+
+void Writer::record(uint64_t sequence, uint64_t version_read, uint64_t version) const {
+  auto& record = segment_->header().records[version % most_records];
   record.worker.store(seat_, relaxed);
-  record.sequence.store(done.sequence, relaxed);
+  record.sequence.store(sequence, relaxed);
   record.version_read.store(version_read, relaxed);
-  record.version.store(done.version, relaxed);
+  record.version.store(version, relaxed);
 }
 
 }  // namespace farad::shared

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/status.h"
 #include "shared/segment.h"
@@ -24,6 +25,7 @@ class Writer {
   struct Work {
     std::function<void()> change;
     std::function<void(const Done&)> observe;  ///< is told of it, within it; may be empty
+    uint64_t sequence = 0;                     ///< the how-manieth of this worker it is
     uint64_t version_read = 0;
   };
 
@@ -35,15 +37,21 @@ class Writer {
   /// Under the lock and wholly, as no update: the values become others, and are then of that version.
   base::Status replace(const std::function<void()>& change, uint64_t version, base::TimePoint deadline);
 
+  /// By whoever has the lock, wholly or not at all, and as one update: what several have brought. Its observer is told
+  /// the sequence 0.
+  void together(const Work& work, const std::vector<Ticket>& tickets);
+  /// By whoever has the lock: if it throws, or this process is killed, all becomes what it was.
+  void wholly(const std::function<void()>& change);
+
   /// Waits for the lock, puts back what somebody has left half done, runs `act`.
   base::Status alone(const std::function<void()>& act, base::TimePoint deadline);
 
  private:
   base::Status acquire(base::TimePoint deadline);
-  void wholly(const std::function<void()>& change);
   void keep();
   void put_back();
-  void enter(Done done, uint64_t version_read);
+  void enter(const Ticket& ticket, uint64_t version) const;
+  void record(uint64_t sequence, uint64_t version_read, uint64_t version) const;
 
   const std::shared_ptr<Segment> segment_;
   const uint32_t seat_;

@@ -1,4 +1,4 @@
-// Processes that train one model in shared memory and are killed at any instant.
+// Processes that train one model in shared memory, and what becomes of its name.
 
 #include <ATen/ATen.h>
 #include <farad/error.h>
@@ -13,7 +13,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -75,36 +74,6 @@ class SharedProcess : public testing::Test {
     return true;
   }
 };
-
-// kill -9 at random instants: what is there is always what so many whole updates make.
-TEST_F(SharedProcess, KilledInTheMiddleOfAnUpdateItIsAsIfThatHadNotBegun) {
-  const uint32_t seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937 random(seed);
-  auto how = plan("killed");
-  auto module = zeroed();
-  auto model = Model::create(how.name, module, torch::optim::SGDOptions(1));
-  std::vector<pid_t> workers(2);
-  for (auto& worker : workers) worker = Nursery::bear<train>(how);
-  for (int kills = 0; kills < 60; ++kills) {
-    const uint64_t before = model.version();
-    ASSERT_TRUE(wait_until([&] { return model.version() > before + 1; }));
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 5'000));
-    auto& doomed = workers[random() % workers.size()];
-    Nursery::kill(doomed);
-    const auto snapshot = model.snapshot();
-    ASSERT_TRUE(all_are(snapshot, snapshot.version)) << "version " << snapshot.version << " after kill " << kills;
-    doomed = Nursery::bear<train>(how);
-  }
-  for (const pid_t worker : workers) Nursery::kill(worker);
-  const auto end = model.snapshot();
-  const auto stats = model.stats();
-  EXPECT_TRUE(all_are(end, end.version));
-  uint64_t applied = 0;
-  for (const auto& worker : stats.workers) applied += worker.applied;
-  EXPECT_EQ(applied, stats.version);
-  EXPECT_GT(stats.rolled_back, 0u) << "none was killed in the middle, which nearly every second one should be";
-}
 
 TEST_F(SharedProcess, HogwildCountsEachUpdateWhateverItsElementsLose) {
   auto how = plan("hogwild");

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "shared/layout.h"
+#include "shared/segment.h"
+
+namespace farad::shared {
+
+/// The room in a segment where workers leave gradients, or their copies of the values, for whoever brings them
+/// together. Each seat has its own, so one that is killed while it fills a slot spoils nobody else's.
+class Slots {
+ public:
+  enum class Holds { Gradients, Values };  ///< of the trained ones; of all
+  Slots(std::shared_ptr<Segment> segment, const Layout& layout, Holds holds);
+
+  /// Copies these there; undefined ones are noted as such. By whoever sits there, into a free one.
+  void fill(const Ticket& ticket, const std::vector<at::Tensor>& tensors) const;
+  /// What lies in one that is ready.
+  Ticket ticket(uint32_t seat, uint32_t number) const;
+  void free(const Ticket& ticket) const;
+  Slot& slot(uint32_t seat, uint32_t number) const { return segment_->header().slots[seat][number]; }
+
+  /// The sum of samples * tensor over the sum of samples, in the order of the tickets, so that it is the same to the
+  /// bit each time. Who has no gradient of a tensor counts as having zeros; it is undefined where nobody has one, or
+  /// the samples are none. Of integers, the first.
+  std::vector<at::Tensor> mean(const std::vector<Ticket>& tickets) const;
+
+ private:
+  at::Tensor view(const Ticket& ticket, size_t index) const;
+  bool& defined(const Ticket& ticket, size_t index) const;
+
+  const std::shared_ptr<Segment> segment_;
+  std::vector<Layout::Place> places_;  // of what lies in each
+};
+
+}  // namespace farad::shared

@@ -1,0 +1,115 @@
+#include "shared_model_state.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <set>
+#include <utility>
+
+namespace farad::shared {
+namespace {
+
+using Named = detail::NamedTensor;
+
+/// Averaged: what optimizers remember is not shared.
+bool shares_memories(const Options& options) { return options.policy != Policy::Averaged; }
+
+std::optional<Layout> own_layout_of(const std::vector<Named>& bound, const detail::OptimizerSettings& settings,
+                                    const Options& options) {
+  if (shares_memories(options)) return {};
+  return Layout(entries_of(bound), settings);
+}
+
+}  // namespace
+
+std::vector<Named> without_doubles(std::vector<Named> tensors) {
+  std::set<const void*> seen;
+  std::erase_if(tensors, [&](const Named& one) { return !seen.insert(one.tensor.unsafeGetTensorImpl()).second; });
+  return tensors;
+}
+
+std::vector<Entry> entries_of(const std::vector<Named>& tensors) {
+  std::vector<Entry> entries;
+  for (const auto& [name, tensor, trained] : tensors) entries.push_back({name, tensor, trained});
+  return entries;
+}
+
+Model::State::State(std::string given_name, std::vector<Named> tensors, const detail::OptimizerSettings& by,
+                    Options given)
+    : name(std::move(given_name)),
+      bound(without_doubles(std::move(tensors))),
+      settings(by),
+      options(std::move(given)),
+      layout(entries_of(bound), settings, options.moving_average, shares_memories(options)),
+      own_layout(own_layout_of(bound, settings, options)) {}
+
+Model::State::~State() {
+  if (segment && process == ::getpid()) leave_seat(segment->header(), seat);
+  if (process != ::getpid()) Broker::forget(std::move(broker));
+}
+
+void Model::State::must_be(Policy wanted, const char* what) const {
+  TORCH_CHECK(policy() == wanted, "[shared] ", what, ", and this model was created with another one");
+}
+
+void Model::State::join() {
+  process = ::getpid();
+  Writer guest(segment, 0);  // Sits nowhere yet, so it may only use the lock.
+  guest.alone([&] { take_seat(header(), seat).raise(); }, deadline()).raise();
+  segment->reserve_slots(seat).raise();
+  writer.emplace(segment, seat);
+  reader.emplace(segment, policy() != Policy::Hogwild);
+  if (own_layout) {
+    Segment::create(name + "-own", *own_layout, {}, own).raise();
+    renew_own();
+  }
+  stepper.emplace(home(), home_layout(), settings);
+  slots.emplace(segment, layout, own_layout ? Slots::Holds::Values : Slots::Holds::Gradients);
+  rounds.emplace(
+      segment, seat, *writer, *slots,
+      Rounds::Rules{policy() == Policy::AllReduced, own_layout ? options.wait_for_late : std::chrono::milliseconds{0}});
+  queue.emplace(segment, seat, *writer, *slots);
+  version_read = header().books.version.load();
+  samples_of_own = 0;
+}
+
+void Model::State::be_here() {
+  if (process == ::getpid()) return;
+  Broker::forget(std::move(broker));
+  broker = Broker::stand_by(name, segment);
+  join();
+  if (own) bind_all();  // That of the parent is its own.
+}
+
+std::vector<at::Tensor> Model::State::views() const {
+  std::vector<at::Tensor> all;
+  for (const auto& place : home_layout().places()) all.push_back(Segment::view(home(), place.offset, place));
+  return all;
+}
+
+void Model::State::bind_all() const {
+  const c10::NoGradGuard no_grad;
+  const auto there = views();
+  for (size_t i = 0; i < bound.size(); ++i) bound[i].tensor.set_data(there[i]);
+}
+
+Reader::Part Model::State::part(const Layout::Place& place, bool average, const at::Tensor& to) {
+  return {average && place.trained ? place.average : place.offset, place.bytes, to.data_ptr()};
+}
+
+Reader::Seen Model::State::copy(const std::vector<Reader::Part>& parts) {
+  Reader::Seen seen;
+  reader->copy(parts, *writer, deadline(), seen).raise();
+  return seen;
+}
+
+void Model::State::renew_own() {
+  std::vector<Reader::Part> parts;
+  const auto there = views();
+  for (size_t i = 0; i < there.size(); ++i) parts.push_back(part(layout.places()[i], false, there[i]));
+  version_read = copy(parts).version;
+  for (const auto& one : bound) one.tensor.unsafeGetTensorImpl()->bump_version();  // A graph over it is void now.
+}
+
+}  // namespace farad::shared

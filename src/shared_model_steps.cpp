@@ -1,0 +1,224 @@
+// How a Model in shared memory is changed, under each policy.
+
+#include <farad/error.h>
+
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "shared/saving.h"
+#include "shared_model_state.h"
+
+namespace farad::shared {
+namespace {
+
+/// One that a worker has set out to make: counted as begun now, and as rejected in the end unless it came about.
+class Attempt {
+ public:
+  explicit Attempt(Seat& seat) : seat_(seat) {
+    seat_.busy.store(1);
+    sequence_ = seat_.begun.fetch_add(1) + 1;
+  }
+  ~Attempt() {
+    if (!succeeded_) seat_.rejected.fetch_add(1);
+    seat_.busy.store(0);
+  }
+  Attempt(const Attempt&) = delete;
+
+  uint64_t sequence() const { return sequence_; }
+  void succeeded() { succeeded_ = true; }
+
+ private:
+  Seat& seat_;
+  uint64_t sequence_ = 0;
+  bool succeeded_ = false;
+};
+
+}  // namespace
+
+Update Model::step(double samples) { return step_by(state().bound, samples); }
+
+Update Model::step_by(const std::vector<detail::NamedTensor>& tensors, double samples) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& one : without_doubles(tensors)) {
+    if (one.trained) gradients.push_back(one.tensor.grad());
+  }
+  return step(std::move(gradients), samples);
+}
+
+Update Model::step(std::vector<at::Tensor> gradients, double samples) {
+  auto& here = state();
+  TORCH_CHECK(std::isfinite(samples) && samples >= 0, "[shared] a step by ", samples, " samples");
+  here.stepper->check(gradients);
+  switch (here.policy()) {
+    case Policy::AllReduced:
+      return here.step_with_all(gradients, samples);
+    case Policy::Managed:
+      return here.submit(gradients, samples);
+    case Policy::Averaged: {
+      auto update = here.step_own(gradients, samples);
+      const auto every = static_cast<uint64_t>(here.options.average_every);
+      if (every > 0 && here.my_seat().pending.load() >= every) update.version = average();
+      return update;
+    }
+    default:
+      return here.step_alone(gradients);
+  }
+}
+
+// --- Locked and Hogwild ---
+
+Update Model::State::step_alone(const std::vector<at::Tensor>& gradients) {
+  Attempt attempt(my_seat());
+  const uint64_t read = version_read;
+  const auto update = [&](const Writer::Done& done) {
+    return Update{static_cast<int>(seat), done.sequence, read, done.version, {}};
+  };
+  Writer::Work work{[&] { stepper->step(gradients, header().rate.load()); }, {}, attempt.sequence(), read};
+  if (options.observer) {
+    work.observe = [&](const Writer::Done& done) { options.observer(update(done), gradients); };
+  }
+  Writer::Done done;
+  if (policy() == Policy::Locked) {
+    writer->locked(work, deadline(), done).raise();
+  } else {
+    done = writer->unlocked(work);
+  }
+  attempt.succeeded();
+  version_read = done.version;  // Unless it pulls, what it computes next is from what it sees now.
+  return update(done);
+}
+
+// --- What is made of several ---
+
+void Model::State::observe_together(Writer::Work& work, const std::vector<Ticket>& tickets,
+                                    const std::shared_ptr<std::vector<at::Tensor>>& gradients) {
+  if (!options.observer) return;
+  work.observe = [this, tickets, gradients](const Writer::Done& done) {
+    Update update{static_cast<int>(seat), 0, done.version - 1, done.version, {}};
+    for (const auto& one : tickets) {
+      update.version_read = std::min(update.version_read, one.version_read);
+      update.contributions.push_back({static_cast<int>(one.seat), one.sequence, one.version_read, one.samples});
+    }
+    options.observer(update, *gradients);
+  };
+}
+
+Writer::Work Model::State::by_mean(const std::vector<Ticket>& tickets) {
+  const auto gradients = std::make_shared<std::vector<at::Tensor>>(slots->mean(tickets));
+  Writer::Work work{[this, gradients] { stepper->step(*gradients, header().rate.load()); }, {}, 0, 0};
+  observe_together(work, tickets, gradients);
+  return work;
+}
+
+Update Model::State::step_with_all(const std::vector<at::Tensor>& gradients, double samples) {
+  Attempt attempt(my_seat());
+  const Ticket mine{seat, 0, attempt.sequence(), version_read, 1, samples};
+  uint64_t version = 0;
+  const auto ending = [this](const std::vector<Ticket>& tickets) { return by_mean(tickets); };
+  rounds->meet(mine, gradients, ending, deadline(), version).raise();
+  attempt.succeeded();
+  return {static_cast<int>(seat), mine.sequence, std::exchange(version_read, version), version, {}};
+}
+
+// --- Managed ---
+
+Update Model::State::submit(const std::vector<at::Tensor>& gradients, double samples) {
+  Attempt attempt(my_seat());
+  const Ticket mine{seat, 0, attempt.sequence(), version_read, 1, samples};
+  queue->submit(mine, gradients, [this](const auto& tickets) { return by_mean(tickets); }, deadline()).raise();
+  attempt.succeeded();
+  if (!pulls) version_read = header().books.version.load();
+  return {static_cast<int>(seat), mine.sequence, mine.version_read, 0, {}};
+}
+
+size_t Model::manage(std::chrono::milliseconds wait) {
+  auto& here = state();
+  here.must_be(Policy::Managed, "only Policy::Managed has a manager");
+  TORCH_CHECK(here.options.gather >= 1, "[shared] Options::gather is ", here.options.gather, ", less than 1");
+  size_t taken = 0;
+  const Queue::Batch batch{static_cast<size_t>(here.options.gather), here.options.gather_within};
+  const auto ending = [&](const std::vector<Ticket>& tickets) { return here.by_mean(tickets); };
+  here.queue->serve(batch, ending, base::deadline_after(base::Clock::now(), wait), taken).raise();
+  return taken;
+}
+
+void Model::settle() {
+  auto& here = state();
+  here.must_be(Policy::Managed, "only under Policy::Managed gradients wait to be applied");
+  here.queue->settle([&](const auto& tickets) { return here.by_mean(tickets); }, here.deadline()).raise();
+}
+
+// --- Averaged ---
+
+Update Model::State::step_own(const std::vector<at::Tensor>& gradients, double samples) {
+  Attempt attempt(my_seat());
+  stepper->step(gradients, header().rate.load());
+  samples_of_own += samples;
+  last_sequence = attempt.sequence();
+  const Update update{static_cast<int>(seat), last_sequence, version_read, version_read, {}};
+  my_seat().pending.fetch_add(1);
+  attempt.succeeded();
+  if (options.observer) options.observer(update, gradients);
+  return update;
+}
+
+Writer::Work Model::State::by_average(const std::vector<Ticket>& tickets) {
+  const auto values = std::make_shared<std::vector<at::Tensor>>(slots->mean(tickets));
+  Writer::Work work;
+  work.change = [this, values] {
+    const c10::NoGradGuard no_grad;
+    for (size_t i = 0; i < values->size(); ++i) {
+      const auto& place = layout.places()[i];
+      const auto there = Segment::view(segment, place.offset, place);
+      if ((*values)[i].defined()) there.copy_((*values)[i]);
+      if (place.average == 0) continue;
+      Segment::view(segment, place.average, place)
+          .mul_(layout.moving_average())
+          .add_(there, 1 - layout.moving_average());
+    }
+  };
+  observe_together(work, tickets, std::make_shared<std::vector<at::Tensor>>());
+  return work;
+}
+
+uint64_t Model::average() {
+  auto& here = state();
+  here.must_be(Policy::Averaged, "only under Policy::Averaged processes have copies to average");
+  auto& seat = here.my_seat();
+  const Ticket mine{here.seat, 0, here.last_sequence, here.version_read, seat.pending.load(), here.samples_of_own};
+  uint64_t version = 0;
+  const auto ending = [&](const std::vector<Ticket>& tickets) { return here.by_average(tickets); };
+  here.rounds->meet(mine, here.views(), ending, here.deadline(), version).raise();
+  seat.pending.store(0);
+  here.samples_of_own = 0;
+  here.renew_own();
+  return version;
+}
+
+// --- Checkpoints ---
+
+void Model::save(const std::string& directory) {
+  auto& here = state();
+  Image image{std::vector<char>(here.layout.bytes()), 0, lr()};
+  const auto seen = here.copy({{0, image.values.size(), image.values.data()}});
+  if (seen.torn) throw Error("[shared] checkpoint " + directory + ": other processes step all the time; try again");
+  image.version = seen.version;
+  save_image(directory, here.layout, here.settings, image).raise();
+}
+
+void Model::load(const std::string& directory) {
+  auto& here = state();
+  Image image;
+  load_image(directory, here.layout, here.settings, image).raise();
+  const auto put = [&] { std::memcpy(here.segment->values(), image.values.data(), image.values.size()); };
+  here.writer->replace(put, image.version, here.deadline()).raise();
+  set_lr(image.rate);
+  here.version_read = image.version;
+  if (here.own) here.renew_own();
+}
+
+}  // namespace farad::shared

@@ -1,0 +1,188 @@
+// Under each policy, processes are killed at any instant: what is there is always what whole updates make.
+
+#include <ATen/ATen.h>
+#include <farad/error.h>
+#include <farad/shared.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "process/nursery.h"
+#include "suites/seeds.h"
+
+namespace farad::test {
+namespace {
+
+using namespace std::chrono_literals;
+using shared::Model;
+using shared::Options;
+using shared::Policy;
+using torch::nn::Linear;
+
+constexpr int64_t width = 64;  // 16 KB, so that an update takes a while.
+constexpr int steps_to_an_average = 2;
+constexpr int kills_of_a_seed = 20;
+
+struct Plan {
+  char name[64] = {};
+  bool manages = false;
+};
+
+Linear zeroed() {
+  Linear module(width, width);
+  for (auto& parameter : module->parameters()) parameter.detach().zero_();
+  return module;
+}
+
+Options options_of(Policy policy) {
+  return {.policy = policy,
+          .patience = 5s,
+          .members = 2,
+          .gather = 2,
+          .gather_within = 1ms,
+          .average_every = steps_to_an_average};
+}
+
+/// Adds one to each element, over and over; the mean of ones is one, so each update adds one.
+void live(const Plan& plan) {
+  auto module = zeroed();
+  auto model = Model::attach(plan.name, module, options_of(Policy::Locked));  // The policy is the segment's.
+  const std::vector<at::Tensor> gradients{at::full({width, width}, -1.0), at::full({width}, -1.0)};
+  while (true) {
+    try {
+      if (plan.manages) (void)model.manage(100ms);
+      if (!plan.manages) model.step(gradients);
+    } catch (const PeerLost&) {  // That others are killed is what this is about.
+    }
+  }
+}
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+class SharedKills : public testing::TestWithParam<Policy> {
+ protected:
+  /// Several processes train a model; some of them are killed, and others take their places.
+  void train_and_kill(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    Plan plan;
+    ("test-" + std::to_string(::getpid()) + "-" + std::to_string(seed)).copy(plan.name, sizeof plan.name - 1);
+    auto module = zeroed();
+    auto model = Model::create(plan.name, module, torch::optim::SGDOptions(1), options_of(GetParam()));
+    std::vector<pid_t> workers;
+    for (const Plan& one : {plan, plan, managing(plan)}) {
+      if (!one.manages || GetParam() == Policy::Managed) workers.push_back(Nursery::bear<live>(one));
+    }
+    for (int kills = 0; kills < kills_of_a_seed && !HasFailure(); ++kills) {
+      const uint64_t before = model.version();
+      ASSERT_TRUE(wait_until([&] { return model.version() > before + 1; })) << "it hangs after kill " << kills;
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 2'000));
+      const bool all = random() % 8 == 0;
+      const size_t chosen = random() % workers.size();
+      for (size_t i = 0; i < workers.size(); ++i) {
+        if (!all && i != chosen) continue;
+        Nursery::kill(workers[i]);
+        workers[i] = Nursery::bear<live>(i == 2 ? managing(plan) : plan);
+      }
+      check(model);
+    }
+    for (const pid_t worker : workers) Nursery::kill(worker);
+    check(model);
+    const auto stats = model.stats();
+    check_counts(stats);
+    caught_in_the_middle_ += stats.rolled_back + stats.cut_off;
+    std::printf("seed %llu: %d times killed, %llu updates, %llu of them undone\n",
+                static_cast<unsigned long long>(seed), kills_of_a_seed, static_cast<unsigned long long>(stats.version),
+                static_cast<unsigned long long>(stats.rolled_back));
+  }
+
+  uint64_t caught_in_the_middle_ = 0;
+
+ private:
+  static Plan managing(Plan plan) {
+    plan.manages = true;
+    return plan;
+  }
+  static bool wait_until(const std::function<bool()>& holds) {
+    for (const auto end = std::chrono::steady_clock::now() + 60s; std::chrono::steady_clock::now() < end;) {
+      if (holds()) return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
+
+  void check(Model& model) {
+    const auto snapshot = model.snapshot();
+    const auto version = static_cast<double>(snapshot.version);
+    const auto first = snapshot.tensors[0].second.flatten()[0].item<double>();
+    uint64_t begun = 0;
+    for (const auto& worker : model.stats().workers) begun += worker.begun;
+    for (const auto& [name, values] : snapshot.tensors) {
+      if (GetParam() == Policy::Hogwild) {  // Elements may be lost, but none comes from nowhere.
+        EXPECT_LE(values.max().item<double>(), static_cast<double>(begun));
+        EXPECT_GE(values.min().item<double>(), 0);
+        continue;
+      }
+      EXPECT_TRUE(at::all(values == first).item<bool>()) << name << " is torn at version " << snapshot.version;
+    }
+    if (GetParam() == Policy::Averaged) {  // Who joins while others train has a copy that is behind.
+      EXPECT_LE(first, steps_to_an_average * version);
+      EXPECT_GE(first, last_average_ == 0 ? 0 : 1);
+      last_average_ = first;
+    } else if (GetParam() != Policy::Hogwild) {
+      EXPECT_EQ(first, version);
+    }
+  }
+
+  void check_counts(const shared::Stats& stats) {
+    uint64_t applied = 0;
+    for (const auto& worker : stats.workers) {
+      EXPECT_LE(worker.applied + worker.rejected, worker.begun) << "worker " << worker.worker << " was counted twice";
+      applied += worker.applied;
+    }
+    if (GetParam() == Policy::Locked) {
+      EXPECT_EQ(applied, stats.version);
+    } else if (GetParam() == Policy::Hogwild) {  // One that is killed may have counted the model's and not its own.
+      EXPECT_LE(applied, stats.version);
+      EXPECT_GE(applied + stats.workers.size() * kills_of_a_seed, stats.version);
+    } else {
+      EXPECT_GE(applied, stats.version);
+    }
+  }
+
+  double last_average_ = 0;
+};
+
+TEST_P(SharedKills, LeaveOnlyWhatWholeUpdatesMakeAndHangNobody) {
+  const size_t before = open_descriptors();
+  for_each_seed(2, [&](uint64_t seed) { train_and_kill(seed); });
+  if (GetParam() == Policy::Locked) {
+    EXPECT_GT(caught_in_the_middle_, 0u) << "none was killed in the middle, which nearly every second one should be";
+  }
+  EXPECT_EQ(open_descriptors(), before) << "something was left open";
+}
+
+std::string name_of(const testing::TestParamInfo<Policy>& info) {
+  constexpr const char* names[] = {"Locked", "Hogwild", "AllReduced", "Managed", "Averaged"};
+  return names[static_cast<int>(info.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Each, SharedKills,
+                         testing::Values(Policy::Locked, Policy::Hogwild, Policy::AllReduced, Policy::Managed,
+                                         Policy::Averaged),
+                         name_of);
+
+}  // namespace
+}  // namespace farad::test

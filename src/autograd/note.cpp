@@ -5,13 +5,13 @@
 namespace farad::autograd {
 namespace {
 
-constexpr size_t size =
+constexpr size_t note_size =
     sizeof(int64_t) + sizeof(uint8_t) + sizeof(uint64_t) + sizeof(uint32_t) + sizeof(uint64_t) + sizeof(uint64_t);
 
 }  // namespace
 
 void encode(const Note& note, wire::Bytes& bytes) {
-  bytes.resize(size);
+  bytes.resize(note_size);
   char* next = wire::put(bytes.data(), note.context.value);
   next = wire::put<uint8_t>(next, note.no_grad);
   next = wire::put(next, note.pair.value);
@@ -21,7 +21,7 @@ void encode(const Note& note, wire::Bytes& bytes) {
 }
 
 base::Status decode(std::span<const char> bytes, Note& note) {
-  if (bytes.size() != size) {
+  if (bytes.size() != note_size) {
     return {base::Code::Protocol, "[autograd] a note of " + std::to_string(bytes.size()) + " bytes"};
   }
   const char* next = bytes.data();

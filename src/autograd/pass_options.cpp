@@ -7,12 +7,12 @@
 namespace farad::autograd {
 namespace {
 
-constexpr size_t size = sizeof(uint8_t) + sizeof(uint64_t);
+constexpr size_t options_size = sizeof(uint8_t) + sizeof(uint64_t);
 
 }  // namespace
 
 std::vector<char> encode(const PassOptions& options) {
-  std::vector<char> bytes(size);
+  std::vector<char> bytes(options_size);
   char* const next = wire::put<uint8_t>(
       bytes.data(), static_cast<uint8_t>(options.create_graph | options.retain_graph << 1 | options.deterministic << 2 |
                                          options.accumulate << 3 | options.anomaly << 4));
@@ -21,7 +21,7 @@ std::vector<char> encode(const PassOptions& options) {
 }
 
 base::Status decode(const std::vector<char>& bytes, PassOptions& options) {
-  if (bytes.size() != size || (bytes[0] & ~0x1f)) {
+  if (bytes.size() != options_size || (bytes[0] & ~0x1f)) {
     return {base::Code::Protocol,
             "[autograd] options of a pass that are none, of " + std::to_string(bytes.size()) + " bytes"};
   }

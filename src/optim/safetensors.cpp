@@ -53,11 +53,11 @@ std::optional<at::ScalarType> type_of(const std::string& name) {
   return {};
 }
 
-Status failed(const std::string& path, const std::string& what) {
+Status refused(const std::string& path, const std::string& what) {
   return {Code::Invalid, "[optim] " + path + ": " + what};
 }
 Status failed_by_system(const std::string& path, const char* doing) {
-  return failed(path, std::string(doing) + ": " + std::strerror(errno));
+  return refused(path, std::string(doing) + ": " + std::strerror(errno));
 }
 
 class Sha256 {
@@ -129,16 +129,16 @@ Status read_file(const std::string& path, uint64_t limit, at::Tensor& bytes) {
   if (fd.get() < 0) return failed_by_system(path, "open");
   struct stat facts{};
   if (fstat(fd.get(), &facts) != 0) return failed_by_system(path, "stat");
-  if (!S_ISREG(facts.st_mode)) return failed(path, "is no file");
+  if (!S_ISREG(facts.st_mode)) return refused(path, "is no file");
   const auto size = static_cast<uint64_t>(facts.st_size);
-  if (size > limit) return failed(path, "has " + std::to_string(size) + " bytes, more than " + std::to_string(limit));
+  if (size > limit) return refused(path, "has " + std::to_string(size) + " bytes, more than " + std::to_string(limit));
   bytes = at::empty({static_cast<int64_t>(size)}, at::kByte);
   uint64_t at = 0;
   while (at < size) {
     const auto got = read(fd.get(), bytes.data_ptr<uint8_t>() + at, size - at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return failed_by_system(path, "read");
-    if (got == 0) return failed(path, "became shorter while it was read");
+    if (got == 0) return refused(path, "became shorter while it was read");
     at += static_cast<uint64_t>(got);
   }
   return {};
@@ -223,7 +223,7 @@ Status write_tensors(const std::string& path, const NamedTensors& tensors, FileM
   for (const auto& [name, tensor] : tensors) {
     const char* type = name_of(tensor.scalar_type());
     if (!type || tensor.layout() != at::kStrided) {
-      return failed(path, "\"" + name + "\" is of " + tensor.toString() + ", which the format does not have");
+      return refused(path, "\"" + name + "\" is of " + tensor.toString() + ", which the format does not have");
     }
     contents.push_back(tensor.detach().cpu().contiguous());
     const uint64_t end = offset + contents.back().nbytes();
@@ -248,12 +248,12 @@ Status read_tensors(const std::string& path, const FileMark& mark, NamedTensors&
   if (auto status = read_file(path, mark.size, bytes); !status.ok()) return status;
   const auto size = static_cast<uint64_t>(bytes.numel());
   if (size != mark.size) {
-    return failed(path, "has " + std::to_string(size) + " bytes, not " + std::to_string(mark.size) + ": it is torn");
+    return refused(path, "has " + std::to_string(size) + " bytes, not " + std::to_string(mark.size) + ": it is torn");
   }
   Sha256 sha256;
   sha256.add(bytes.data_ptr(), size);
   if (sha256.text() != mark.sha256)
-    return failed(path, "was changed after it was written: its checksum is another one");
+    return refused(path, "was changed after it was written: its checksum is another one");
   return take_apart(path, bytes, tensors);
 }
 
@@ -267,32 +267,32 @@ Status take_apart(const std::string& path, const at::Tensor& bytes, NamedTensors
   const auto size = static_cast<uint64_t>(bytes.numel());
   const auto* data = bytes.data_ptr<uint8_t>();
   uint64_t header = 0;
-  if (size < sizeof header) return failed(path, "is too short to be a safetensors file");
+  if (size < sizeof header) return refused(path, "is too short to be a safetensors file");
   std::memcpy(&header, data, sizeof header);
   const uint64_t begin = sizeof header + header;
   if (header > most_header || begin > size) {
-    return failed(path, "is no safetensors file: its header would have " + std::to_string(header) + " bytes");
+    return refused(path, "is no safetensors file: its header would have " + std::to_string(header) + " bytes");
   }
   Json json;
   std::string why;
-  if (!parse({reinterpret_cast<const char*>(data) + sizeof header, header}, json, why)) return failed(path, why);
+  if (!parse({reinterpret_cast<const char*>(data) + sizeof header, header}, json, why)) return refused(path, why);
   NamedTensors found;
   std::map<uint64_t, uint64_t> extents;
   for (const auto& [name, value] : json.items()) {
     if (name == "__metadata__") continue;
     Extent extent;
-    if (!read_extent(value, size - begin, extent, why)) return failed(path, "tensor \"" + name + "\" " + why);
+    if (!read_extent(value, size - begin, extent, why)) return refused(path, "tensor \"" + name + "\" " + why);
     if (extent.end > extent.begin && !extents.emplace(extent.begin, extent.end).second) {
-      return failed(path, "tensor \"" + name + "\" lies where another one does");
+      return refused(path, "tensor \"" + name + "\" lies where another one does");
     }
     found.emplace(name, tensor_in(bytes, begin, extent));
   }
   uint64_t next = 0;  // Without gaps and overlaps, so that every byte has one meaning.
   for (const auto& [first, last] : extents) {
-    if (first != next) return failed(path, "its tensors do not lie one after the other");
+    if (first != next) return refused(path, "its tensors do not lie one after the other");
     next = last;
   }
-  if (next != size - begin) return failed(path, "its tensors do not fill it");
+  if (next != size - begin) return refused(path, "its tensors do not fill it");
   tensors = std::move(found);
   return {};
 }

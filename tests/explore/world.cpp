@@ -5,7 +5,6 @@
 namespace farad::autograd::explore {
 namespace {
 
-base::Rank rank(int worker) { return base::Rank(static_cast<uint16_t>(worker)); }
 int number(base::Rank rank) { return rank.value; }
 int pair_of(PairId id) { return static_cast<int>(id.value & 0xffffffff); }
 

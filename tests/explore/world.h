@@ -12,6 +12,8 @@
 
 namespace farad::autograd::explore {
 
+inline base::Rank rank(int worker) { return base::Rank(static_cast<uint16_t>(worker)); }
+
 /// What may go wrong in a World, and how often.
 struct Dangers {
   int kills = 0;               ///< workers that die, at any moment

@@ -6,11 +6,6 @@
 #include "explore/world.h"
 
 namespace farad::autograd::explore {
-namespace {
-
-base::Rank rank(int worker) { return base::Rank(static_cast<uint16_t>(worker)); }
-
-}  // namespace
 
 Snapshot World::snapshot(int worker, PassId pass) {
   auto& self = at(worker);

@@ -35,6 +35,7 @@ configure() {
     rm -rf "$build_dir/CMakeCache.txt" "$build_dir/CMakeFiles"
   fi
   [[ -z ${CI:-} ]] || options+=(-D FARAD_WERROR=ON)
+  [[ -z $bundle ]] || options+=(-D FARAD_BUNDLE=ON)
   say "configure $build_dir"
   mkdir -p "$build_dir"
   cmake --preset "$name" -B "$build_dir" "${options[@]}" "$@" >"$build_dir/configure.log" 2>&1 || {

@@ -1,6 +1,5 @@
 #include <farad/spawn.h>
 
-#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -15,7 +14,6 @@
 #include <exception>
 #include <iostream>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +21,7 @@
 
 #include "base/fd.h"
 #include "base/mutex.h"
+#include "base/thread_census.h"
 #include "net/machine.h"
 #include "rpc/incall.h"
 #include "worker_core.h"
@@ -47,27 +46,6 @@ void run_member(const std::function<void(Worker&)>& fn, WorkerOptions options,
   } catch (...) {
     report(std::current_exception());
   }
-}
-
-std::set<std::string> threads_of_this_process() {
-  std::set<std::string> ids;
-  if (DIR* tasks = ::opendir("/proc/self/task")) {
-    while (const dirent* entry = ::readdir(tasks)) {
-      if (entry->d_name[0] != '.') ids.insert(entry->d_name);
-    }
-    ::closedir(tasks);
-  }
-  return ids;
-}
-
-/// Those that libraries start when they are loaded, before main(): OpenBLAS does, and knows how to survive a fork.
-const std::set<std::string> threads_at_load = threads_of_this_process();
-
-/// Not a difference of two numbers: OpenBLAS ends its threads when we fork.
-int threads_started() {
-  int count = 0;
-  for (const auto& id : threads_of_this_process()) count += !threads_at_load.contains(id);
-  return count;
 }
 
 /// A forked process has a copy of what was not written yet, and one that ends by _exit() writes nothing more.
@@ -179,7 +157,7 @@ struct MeetingFile {
 
 void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
   TORCH_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
-  if (const int threads = threads_started(); threads > 0) {
+  if (const int threads = base::threads_started(); threads > 0) {
     throw Error("[spawn] this process has started " + std::to_string(threads) +
                 (threads == 1 ? " thread" : " threads") +
                 ", which a fork would leave behind in the middle of whatever they do: call spawn before libtorch "

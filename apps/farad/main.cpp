@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "audit/audit.h"
 #include "beside.h"
 #include "doctor/doctor.h"
 #include "run/run.h"
@@ -68,12 +69,38 @@ CLI::App* add_doctor(CLI::App& app, farad::doctor::DoctorOptions& options) {
   return doctor;
 }
 
+CLI::App* add_audit(CLI::App& app, farad::audit::AuditOptions& options) {
+  auto* audit = app.add_subcommand("audit", "Tell whether a training by several processes applies the right gradients");
+  audit->add_option("-n,--workers", options.workers, "Number of processes that train")
+      ->type_name("N")
+      ->check(CLI::Range(1, 32))
+      ->capture_default_str();
+  audit->add_option("--rounds", options.rounds, "Updates of each")
+      ->type_name("R")
+      ->check(CLI::Range(2, 1'000'000))
+      ->capture_default_str();
+  audit->add_option("--policy", options.policy, "How their updates come together: locked or hogwild")
+      ->type_name("P")
+      ->capture_default_str();
+  audit->add_option("--dtype", options.dtype, "f32 or f64")->type_name("TYPE")->capture_default_str();
+  audit->add_option("--seed", options.seed, "Of all that is random")->type_name("S")->capture_default_str();
+  audit->add_option("--inject", options.inject, "Plant a defect, which has to be found; \"list\" shows them")
+      ->type_name("FAULT");
+  audit->add_option("--json", options.json, "Also write the report there; - prints it instead of the table")
+      ->type_name("FILE");
+  audit->footer(
+      "farad audit [options] [[--] program [arguments]]\n\n"
+      "The program calls farad::audit::requested(training) before it trains. Without a program, a small training that\n"
+      "is built in. Returns 0 if the training passes, 1 if a check fails, 2 if it could not be told.");
+  return audit;
+}
+
 /// Takes the program and its arguments off the end. They begin after "--" or with the first word that is neither an
 /// option of ours nor an option's value, and are never looked into: `farad run -n 2 prog -n 5 -- x`.
-std::vector<std::string> split_off_program(const CLI::App& run, std::vector<std::string>& arguments) {
+std::vector<std::string> split_off_program(const CLI::App& command, std::vector<std::string>& arguments) {
   size_t at = 1;
   while (at < arguments.size() && arguments[at].starts_with('-') && arguments[at] != "--") {
-    const auto* option = run.get_option_no_throw(arguments[at]);
+    const auto* option = command.get_option_no_throw(arguments[at]);
     at += option && option->get_items_expected_min() > 0 ? 2 : 1;
   }
   at = std::min(at, arguments.size());
@@ -93,9 +120,11 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   RunArguments run;
   farad::doctor::DoctorOptions doctor;
+  farad::audit::AuditOptions audit;
   auto* run_command = add_run(app, run);
   auto* doctor_command = add_doctor(app, doctor);
   app.add_subcommand("acer", "Train an agent by ACER, with several processes on one model; see farad acer --help");
+  auto* audit_command = add_audit(app, audit);
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!arguments.empty() && arguments.front() == "acer") {
@@ -103,6 +132,8 @@ int main(int argc, char** argv) {
   }
   if (!arguments.empty() && arguments.front() == run_command->get_name()) {
     run.options.program = split_off_program(*run_command, arguments);
+  } else if (!arguments.empty() && arguments.front() == audit_command->get_name()) {
+    audit.program = split_off_program(*audit_command, arguments);
   }
   try {
     std::reverse(arguments.begin(), arguments.end());  // as parse() wants them
@@ -113,6 +144,7 @@ int main(int argc, char** argv) {
   }
 
   if (doctor_command->parsed()) return farad::doctor::doctor(doctor);
+  if (audit_command->parsed()) return farad::audit::audit(audit);
   if (run.tag_option->count() > 0) run.options.tag_output = run.tag;
   run.options.timeout = from_seconds(run.timeout);
   run.options.grace = from_seconds(run.grace);

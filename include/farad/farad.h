@@ -2,6 +2,7 @@
 
 /// Everything of farad, and libtorch with it. Including the single headers costs less.
 
+#include <farad/audit.h>
 #include <farad/autograd.h>
 #include <farad/collectives.h>
 #include <farad/debug.h>

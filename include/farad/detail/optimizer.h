@@ -35,6 +35,7 @@ OptimizerSettings settings_of(const torch::optim::AdamOptions&);
 OptimizerSettings settings_of(const torch::optim::AdamWOptions&);
 OptimizerSettings settings_of(const torch::optim::RMSpropOptions&);
 OptimizerSettings settings_of(const torch::optim::AdagradOptions&);
+inline const OptimizerSettings& settings_of(const OptimizerSettings& settings) { return settings; }
 
 template <class Optimizer>
 struct OptionsOf {

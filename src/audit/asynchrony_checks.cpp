@@ -1,0 +1,116 @@
+// D: what comes of several processes working at once.
+
+#include <algorithm>
+#include <map>
+
+#include "audit/checks.h"
+#include "audit/copy.h"
+#include "audit/numbers.h"
+
+namespace farad::audit {
+namespace {
+
+uint64_t staleness(const Evidence& evidence, const Applied& update) {
+  const auto* sent = evidence.find_sent(update.worker, update.sequence);
+  if (!sent || update.version == 0) return 0;
+  return update.version - 1 - std::min(sent->version_read, update.version - 1);
+}
+
+/// What lateness does to a gradient: the cosine of the one that was applied with the one of that moment.
+double effect_of_staleness(const Materials& all) {
+  constexpr int most = 20;
+  Copy copy(all.training, all.options);
+  double sum = 0;
+  int compared = 0;
+  for (const auto& update : all.evidence.applied) {
+    const auto* sent = all.evidence.find_sent(update.worker, update.sequence);
+    const uint64_t before = update.version - 1;
+    if (!sent || compared == most || staleness(all.evidence, update) == 0) continue;
+    if (before >= all.replay.values.size() || !all_finite(all.replay.values[before])) continue;
+    const auto gradient_at = [&](uint64_t version, uint64_t average) {
+      copy.load(all.replay.values[version]);
+      if (copy.wants_average()) copy.load_average(all.replay.averages[average]);
+      return copy.flat_gradient(copy.batch(update.worker, update.sequence));
+    };
+    sum += cosine(gradient_at(sent->version_read, sent->average_read), gradient_at(before, before));
+    ++compared;
+  }
+  return compared > 0 ? sum / compared : 1;
+}
+
+}  // namespace
+
+std::vector<uint64_t> staleness_of(const Evidence& evidence) {
+  std::vector<uint64_t> histogram;
+  for (const auto& update : evidence.applied) {
+    const uint64_t late = staleness(evidence, update);
+    if (histogram.size() <= late) histogram.resize(late + 1);
+    ++histogram[late];
+  }
+  return histogram;
+}
+
+Finding check_staleness(const Materials& all) {
+  const auto histogram = staleness_of(all.evidence);
+  double sum = 0;
+  for (size_t late = 0; late < histogram.size(); ++late) {
+    sum += static_cast<double>(late) * static_cast<double>(histogram[late]);
+  }
+  const double mean = sum / std::max<double>(1, static_cast<double>(all.evidence.applied.size()));
+  // The times from reading to applying of one worker do not overlap if it reads anew each time. So each update of
+  // another makes at most one of its own late, and the mean is at most the number of others, however slow anybody is.
+  return finding("D1", "workers read the model anew for each gradient", mean, all.options.workers - 1,
+                 "mean staleness; most " + std::to_string(histogram.empty() ? 0 : histogram.size() - 1) +
+                     "; cosine with the gradient of the moment " + number(effect_of_staleness(all)));
+}
+
+Finding check_losses(const Materials& all) {
+  const auto& found = all.conservation;
+  const auto note = "mean of " + std::to_string(found.updates) + " updates; worst element " + number(found.worst_lost) +
+                    "; " + std::to_string(found.wrong) + " sums of integers wrong";
+  if (!all.locks()) return finding("D2", "few element updates are lost", found.mean_lost, all.options.most_lost, note);
+  return finding("D2", "no element update is lost", found.mean_lost + static_cast<double>(found.wrong), 0, note);
+}
+
+Finding check_tearing(const Materials& all) {
+  const auto& found = all.conservation;
+  const auto note = std::to_string(found.torn) + " of " + std::to_string(found.snapshots) +
+                    " snapshots not of one version; at most " + std::to_string(found.most_inside) + " updates at once";
+  const auto overlaps = found.most_inside > 1 ? found.most_inside - 1 : 0;
+  const auto value = static_cast<double>(found.torn + found.said_torn + overlaps);
+  if (!all.locks()) return {"D3", "updates overlap, as the policy lets them", value, 0, Outcome::Reported, note};
+  return finding("D3", "nobody sees an update half done", value, 0, note);
+}
+
+Finding check_replay(const Materials& all) {
+  const double moved = length_of(all.evidence.last.sub(all.evidence.first));
+  const double apart = length_of(all.evidence.last.sub(all.replay.values.back()));
+  const double value = moved > 0 ? apart / moved : apart;
+  std::string note =
+      same(all.evidence.last, all.replay.values.back()) ? "equal to the bit" : "relative to the way made";
+  if (all.replay.other_batches > 0) note += "; " + std::to_string(all.replay.other_batches) + " batches were others";
+  const char* claim = "one process that applies the same in this order gets the same";
+  if (!all.locks()) return {"D4", claim, value, 0, Outcome::Reported, note};
+  if (all.replay.other_values > 0) {
+    note += "; " + std::to_string(all.replay.other_values) + " workers had read what no version was";
+  }
+  const auto others = static_cast<double>(all.replay.other_batches + all.replay.other_values);
+  return finding("D4", claim, value + others, 0, note);
+}
+
+Finding check_optimizer(const Materials& all) {
+  const double stepped = largest_difference(all.board.probed(), all.replay.probed);
+  double value = stepped;
+  std::string note = "after one more step " + number(stepped);
+  if (all.training.moving_average > 0) {
+    const double average = largest_difference(all.board.last_average(), all.replay.averages.back());
+    const bool moved = !same(all.board.last_average(), all.evidence.first);
+    value = std::max(value, average);
+    note += "; moving average " + number(average) + (moved ? "" : ": it is what it was at first");
+  }
+  const char* claim = "the optimizer and the average remember what one process would";
+  if (!all.locks()) return {"D5", claim, value, 0, Outcome::Reported, note};
+  return finding("D5", claim, value, 0, note);
+}
+
+}  // namespace farad::audit

@@ -1,0 +1,95 @@
+#include "audit/board.h"
+
+#include <ATen/ops/from_blob.h>
+#include <farad/error.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace farad::audit {
+namespace {
+
+constexpr uint64_t most_kept_bytes = uint64_t{256} << 20;
+constexpr uint64_t least_samples = 20;
+constexpr uint64_t specials = 5;
+
+/// Somebody else has to do something first.
+template <class Condition>
+void await(Condition holds) {
+  for (int i = 0; !holds(); ++i) {
+    if (i < 200) {
+      ::sched_yield();
+    } else {
+      ::usleep(50);  // On a machine with fewer cores than workers, who waits is in the way.
+    }
+  }
+}
+
+}  // namespace
+
+Board::Board(const Shape& shape) : shape_(shape) {
+  const auto updates = static_cast<uint64_t>(shape.workers) * static_cast<uint64_t>(shape.rounds);
+  const uint64_t bytes_each = static_cast<uint64_t>(shape.elements) * c10::elementSize(shape.type);
+  const uint64_t affordable = std::max(least_samples, most_kept_bytes / std::max<uint64_t>(1, 4 * bytes_each));
+  stride_ = (updates + affordable - 1) / affordable;
+  samples_ = (updates + stride_ - 1) / stride_;
+  capacity_ = 2 * updates + static_cast<uint64_t>(shape.workers);
+
+  size_t at = 0;
+  const auto reserve = [&](size_t bytes) { return std::exchange(at, (at + bytes + 63) / 64 * 64); };
+  const size_t head = reserve(sizeof(Head));
+  const size_t sent = reserve(updates * sizeof(SentRow));
+  const size_t applied = reserve(capacity_ * sizeof(AppliedRow));
+  const size_t joined = reserve(static_cast<size_t>(shape.workers) * sizeof(Joined));
+  const size_t values = reserve((fixed() + static_cast<uint64_t>(shape.workers) + specials) * bytes_each);
+  bytes_ = at;
+  void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error("[audit] " + std::to_string(bytes_) + " bytes to record in: " + std::strerror(errno));
+  }
+  memory_ = static_cast<char*>(memory);
+  head_ = new (memory_ + head) Head{};
+  sent_ = reinterpret_cast<SentRow*>(memory_ + sent);
+  applied_ = reinterpret_cast<AppliedRow*>(memory_ + applied);
+  joined_ = reinterpret_cast<Joined*>(memory_ + joined);
+  values_ = memory_ + values;
+}
+
+Board::~Board() { ::munmap(memory_, bytes_); }
+
+void Board::meet(uint32_t& turn) {
+  const uint32_t all = ++turn * static_cast<uint32_t>(shape_.workers);
+  head_->arrivals.fetch_add(1);
+  await([&] { return head_->arrivals.load() >= all; });
+}
+
+void Board::lock() {
+  await([&] { return head_->locked.exchange(1) == 0; });
+}
+
+void Board::unlock() { head_->locked.store(0); }
+
+Board::AppliedRow& Board::append() {
+  const uint64_t index = head_->appended.fetch_add(1);
+  if (index >= capacity_) throw Error("[audit] more than twice as many updates were applied as gradients were sent");
+  return applied_[index];
+}
+
+uint64_t Board::applied() const { return std::min(head_->appended.load(), capacity_); }
+
+uint64_t Board::take_slot() {
+  const uint64_t slot = head_->slots.fetch_add(1) + 1;
+  return slot <= slots() ? slot : 0;
+}
+
+at::Tensor Board::place(uint64_t index) {
+  const uint64_t bytes_each = static_cast<uint64_t>(shape_.elements) * c10::elementSize(shape_.type);
+  return at::from_blob(values_ + index * bytes_each, {shape_.elements}, at::TensorOptions(shape_.type));
+}
+
+}  // namespace farad::audit

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace farad::audit {
+
+/// Memory that the audit has in common with the processes it starts, made before they are. Each row is written by one
+/// process; the audit reads when all have ended.
+class Board {
+ public:
+  struct Shape {
+    int workers = 0;
+    int rounds = 0;
+    int64_t elements = 0;  ///< of the parameters that are trained
+    c10::ScalarType type = c10::ScalarType::Double;
+    bool averages = false;
+  };
+
+  struct SentRow {
+    bool there;
+    uint64_t version_read, average_read, batch, gradient;
+    int64_t samples;
+  };
+  struct AppliedRow {
+    int32_t worker;
+    bool finite;
+    uint64_t sequence, version, gradient;
+    uint64_t slot;  ///< plus one; 0 = not kept
+  };
+  /// What a worker found when it joined.
+  struct Joined {
+    uint64_t device, inode;  ///< of the memory that its parameters lie in
+    uint64_t values;         ///< hash of what it pulled
+    uint64_t canary;         ///< as it read it in its parameters
+  };
+  /// At the end.
+  struct Ended {
+    uint64_t version;         ///< of the model
+    uint64_t applied;         ///< updates, by the model's own count
+    uint64_t canary;          ///< that was written
+    uint64_t snapshots, torn; /**< that were taken, and those that the model says were not whole */
+  };
+
+  /// What processes count together.
+  enum Counter { AtTheDoor, Inside, MostInside, First, Snapshots, TornSilently, TornAndSaid, Done, counters };
+
+  explicit Board(const Shape& shape);
+  ~Board();
+  Board(const Board&) = delete;
+
+  // By worker processes. A turn counts the meetings that one process was at; all have to come before one goes on.
+  void meet(uint32_t& turn);
+  void lock();  ///< a harness's own, not the model's
+  void unlock();
+  std::atomic<uint64_t>& counter(Counter which) { return head_->counts[which]; }
+  AppliedRow& append();
+  /// A place for the values of another gradient that was applied; 0 if there is none left.
+  uint64_t take_slot();
+
+  // By all.
+  const Shape& shape() const { return shape_; }
+  bool in_sample(int worker, uint64_t sequence) const { return number(worker, sequence) % stride_ == 0; }
+  SentRow& sent(int worker, uint64_t sequence) { return sent_[number(worker, sequence)]; }
+  Joined& joined(int worker) { return joined_[worker]; }
+  Ended& ended() { return head_->ended; }
+  uint64_t applied() const;
+  const AppliedRow& applied(uint64_t index) const { return applied_[index]; }
+
+  // Flat tensors that lie here.
+  at::Tensor read_values(int worker, uint64_t sequence) { return place(sample(worker, sequence)); }
+  at::Tensor read_average(int worker, uint64_t sequence) { return place(samples_ + sample(worker, sequence)); }
+  at::Tensor applied_gradient(uint64_t slot) { return place(2 * samples_ + slot - 1); }
+  at::Tensor first_gradient(int worker) { return place(fixed() + static_cast<uint64_t>(worker)); }
+  at::Tensor last() { return special(0); }
+  at::Tensor last_average() { return special(1); }
+  at::Tensor probed() { return special(2); }
+  at::Tensor moment(uint64_t index) { return special(3 + index); }  ///< two, for harnesses
+
+ private:
+  struct Head {
+    std::atomic<uint32_t> arrivals, locked;
+    std::atomic<uint64_t> appended, slots;
+    std::atomic<uint64_t> counts[counters];
+    Ended ended;
+  };
+  uint64_t number(int worker, uint64_t sequence) const {
+    return (sequence - 1) * static_cast<uint64_t>(shape_.workers) + static_cast<uint64_t>(worker);
+  }
+  uint64_t sample(int worker, uint64_t sequence) const { return number(worker, sequence) / stride_; }
+  uint64_t slots() const { return 2 * samples_; }
+  uint64_t fixed() const { return 2 * samples_ + slots(); }
+  at::Tensor special(uint64_t index) { return place(fixed() + static_cast<uint64_t>(shape_.workers) + index); }
+  at::Tensor place(uint64_t index);
+
+  const Shape shape_;
+  uint64_t stride_ = 1;   // each so-manieth gradient is kept
+  uint64_t samples_ = 0;  // so many are
+  uint64_t capacity_ = 0;
+  size_t bytes_ = 0;
+  char* memory_ = nullptr;
+  Head* head_ = nullptr;
+  SentRow* sent_ = nullptr;
+  AppliedRow* applied_ = nullptr;
+  Joined* joined_ = nullptr;
+  char* values_ = nullptr;
+};
+
+}  // namespace farad::audit

@@ -1,0 +1,108 @@
+// B: what workers computed, and what the optimizer consumed.
+
+#include <ATen/TensorOperators.h>
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "audit/checks.h"
+#include "audit/copy.h"
+#include "audit/numbers.h"
+
+namespace farad::audit {
+
+Finding check_fidelity(const Materials& all) {
+  uint64_t different = 0;
+  for (const auto& update : all.evidence.applied) {
+    const auto* sent = all.evidence.find_sent(update.worker, update.sequence);
+    different += !sent || sent->gradient != update.gradient;
+  }
+  return finding("B1", "the optimizer consumed what the worker had, to the bit", static_cast<double>(different), 0,
+                 "of " + std::to_string(all.evidence.applied.size()) + " updates");
+}
+
+Finding check_freshness(const Materials& all) {
+  Copy copy(all.training, all.options);
+  double worst = 0;
+  int compared = 0;
+  // Of one worker: what it would have sent had it never cleared its gradients, and whether it sends the same for ever.
+  std::map<int, at::Tensor> sums;
+  std::map<int, uint64_t> previous;
+  double like_sum = 0;
+  uint64_t repeated = 0;
+  for (const auto& update : all.evidence.applied) {
+    const auto* sent = all.evidence.find_sent(update.worker, update.sequence);
+    if (!sent || !sent->values.defined() || !update.values.defined()) continue;
+    copy.load(sent->values);
+    if (copy.wants_average()) copy.load_average(sent->average);
+    const auto expected = copy.flat_reference(copy.batch(update.worker, update.sequence));
+    const double apart = relative_distance(update.values, expected);
+    worst = apart <= worst ? worst : apart;  // Also if it is no number.
+    ++compared;
+    auto& sum = sums[update.worker];
+    sum = sum.defined() ? sum + expected : expected.clone();
+    if (update.sequence > 1) like_sum += cosine(update.values, sum);
+    const auto before = previous.find(update.worker);
+    repeated += before != previous.end() && before->second == update.gradient;
+    previous[update.worker] = update.gradient;
+  }
+  like_sum /= std::max(1, compared);
+  std::string note =
+      std::to_string(compared) + " updates, relative; cosine with the sum of all so far " + number(like_sum);
+  if (worst > all.gradient_tolerance() && like_sum > 0.99) note += ": they are never cleared";
+  if (repeated > 0) note += "; " + std::to_string(repeated) + " are the same as the one before";
+  return finding("B2", "it is the gradient of the version that was read", worst, all.gradient_tolerance(), note);
+}
+
+Finding check_exactly_once(const Materials& all) {
+  std::map<std::pair<int, uint64_t>, int> times;
+  for (const auto& sent : all.evidence.sent) times[{sent.worker, sent.sequence}] = 0;
+  for (const auto& update : all.evidence.applied) ++times[{update.worker, update.sequence}];
+  uint64_t missing = 0, doubled = 0;
+  for (const auto& [which, count] : times) {
+    missing += count == 0;
+    doubled += count > 1;
+  }
+  const auto& ended = all.board.ended();
+  const auto applied = static_cast<uint64_t>(all.evidence.applied.size());
+  const uint64_t miscounted = ended.version != applied || ended.applied != applied;
+  return finding("B3", "each gradient was applied exactly once", static_cast<double>(missing + doubled + miscounted), 0,
+                 std::to_string(missing) + " missing, " + std::to_string(doubled) + " twice; the model counts " +
+                     std::to_string(ended.version));
+}
+
+Finding check_isolation(const Materials& all) {
+  uint64_t poisoned = 0;
+  for (const auto& update : all.evidence.applied) poisoned += !update.finite;
+  const bool ended_well = all_finite(all.evidence.last);
+  return finding("B4", "what a worker does to its gradient afterwards harms nobody",
+                 static_cast<double>(poisoned + !ended_well), 0,
+                 std::to_string(poisoned) + " updates with the poison of a worker in them" +
+                     (ended_well ? "" : ", and so the parameters"));
+}
+
+Finding check_memory(const Materials& all) {
+  auto& rows = all.board;
+  std::string note;
+  const auto complain = [&](bool wrong, const std::string& what) {
+    if (wrong) note += (note.empty() ? "" : "; ") + what;
+    return wrong ? 1 : 0;
+  };
+  int wrong = 0;
+  std::set<uint64_t> gradients;
+  for (int i = 0; i < all.options.workers; ++i) {
+    const auto& seen = rows.joined(i);
+    const auto& first = rows.joined(0);
+    const auto name = "worker " + std::to_string(i);
+    wrong += complain(seen.inode == 0 || seen.inode != first.inode || seen.device != first.device,
+                      name + " has another memory");
+    wrong += complain(seen.canary != rows.ended().canary, name + " does not see what worker 0 writes");
+    wrong += complain(seen.values != first.values, name + " began with other values");
+    wrong += complain(!gradients.insert(rows.sent(i, 1).gradient).second, name + " has the gradient of another one");
+  }
+  if (note.empty()) note = std::to_string(all.options.workers) + " workers";
+  return finding("B5", "all have one memory, and each its own data", wrong, 0, note);
+}
+
+}  // namespace farad::audit

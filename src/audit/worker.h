@@ -1,0 +1,30 @@
+#pragma once
+
+#include <farad/audit.h>
+
+#include <string>
+
+#include "audit/board.h"
+
+namespace farad::audit {
+
+/// What the processes of one run have in common.
+struct Setup {
+  const Training& training;
+  const Options& options;
+  Board& board;
+  std::string model;  ///< its name
+};
+
+/// The policy that the model really gets: one of the defects says that it locks, and does not.
+shared::Policy policy_of(const Options& options);
+
+/// The life of one worker process: joins, trains for so many rounds as a program would that is written on farad, with
+/// the defect that the options name, and writes down what it does.
+void work(int worker, const Setup& setup);
+
+/// The gradient that worker 0 applies after all is done: what comes of it depends on everything that the optimizer
+/// remembers.
+at::Tensor probe_gradient(int64_t elements, c10::ScalarType type);
+
+}  // namespace farad::audit

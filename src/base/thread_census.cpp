@@ -1,0 +1,33 @@
+#include "base/thread_census.h"
+
+#include <dirent.h>
+
+#include <set>
+#include <string>
+
+namespace farad::base {
+namespace {
+
+std::set<std::string> threads_of_this_process() {
+  std::set<std::string> ids;
+  if (DIR* tasks = ::opendir("/proc/self/task")) {
+    while (const dirent* entry = ::readdir(tasks)) {
+      if (entry->d_name[0] != '.') ids.insert(entry->d_name);
+    }
+    ::closedir(tasks);
+  }
+  return ids;
+}
+
+const std::set<std::string> threads_at_load = threads_of_this_process();
+
+}  // namespace
+
+int threads_started() {
+  // Not a difference of two numbers: OpenBLAS ends its threads when we fork.
+  int count = 0;
+  for (const auto& id : threads_of_this_process()) count += !threads_at_load.contains(id);
+  return count;
+}
+
+}  // namespace farad::base

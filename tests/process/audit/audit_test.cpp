@@ -1,0 +1,149 @@
+// The audit of a training that is right, and of the same one with each defect that can be planted.
+
+#include <farad/audit.h>
+#include <farad/error.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "audit/builtin.h"
+#include "audit/faults.h"
+
+namespace farad::test {
+namespace {
+
+using audit::Options;
+using audit::Outcome;
+using audit::Report;
+using audit::Verdict;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Options small(shared::Policy policy = shared::Policy::Locked) {
+  Options options;
+  options.rounds = 12;
+  options.policy = policy;
+  return options;
+}
+
+TEST(Audit, LockedIsCorrectForTheVersionThatWasRead) {
+  const auto report = audit::run(audit::builtin(), small());
+  EXPECT_EQ(report.verdict, Verdict::StaleCorrect) << report.table();
+  EXPECT_THAT(report.failed(), IsEmpty());
+  EXPECT_EQ(report.updates, 24u);
+  EXPECT_EQ(report.find("D4")->value, 0) << "one process that replays it gets the same to the bit";
+}
+
+TEST(Audit, HogwildIsLossyWithinItsBound) {
+  const auto report = audit::run(audit::builtin(), small(shared::Policy::Hogwild));
+  EXPECT_EQ(report.verdict, Verdict::Lossy) << report.table();
+}
+
+TEST(Audit, OneWorkerIsExact) {
+  auto options = small();
+  options.workers = 1;
+  const auto report = audit::run(audit::builtin(), options);
+  EXPECT_EQ(report.verdict, Verdict::Exact) << report.table();
+}
+
+TEST(Audit, SinglePrecisionAndMoreWorkersThanCoresPass) {
+  auto options = small();
+  options.workers = 5;
+  options.dtype = c10::ScalarType::Float;
+  options.seed = 7;
+  const auto report = audit::run(audit::builtin(), options);
+  EXPECT_EQ(report.verdict, Verdict::StaleCorrect) << report.table();
+}
+
+class AuditWithFault : public testing::TestWithParam<audit::Fault> {};
+
+TEST_P(AuditWithFault, IsCaughtByTheCheckNamedForIt) {
+  auto options = small();
+  options.inject = GetParam().name;
+  const auto report = audit::run(audit::builtin(), options);
+  EXPECT_EQ(report.verdict, Verdict::Broken);
+  EXPECT_TRUE(audit::caught(GetParam(), report)) << report.table();
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, AuditWithFault, testing::ValuesIn(audit::faults()), [](const auto& info) {
+  auto name = info.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(Audit, ChecksAndFaultsOfTheTrainingCount) {
+  auto training = audit::builtin();
+  training.faults.push_back({"half", "X1", "gradients of half the size"});
+  training.checks.push_back([](const audit::Evidence& evidence, const Options& options) {
+    return audit::finding("X1", "there is evidence", evidence.sent.size() == 24 && options.inject.empty() ? 0 : 1, 0);
+  });
+  EXPECT_EQ(audit::run(training, small()).find("X1")->outcome, Outcome::Passed);
+  auto options = small();
+  options.inject = "half";
+  const auto make = training.make;
+  training.make = [make](const Options& how) {
+    auto learner = make(how);
+    if (how.inject != "half") return learner;
+    learner.gradients = [compute = learner.gradients, tensors = learner.tensors](const audit::Batch& batch) {
+      compute(batch);
+      for (const auto& one : tensors) one.tensor.grad().mul_(0.5);
+    };
+    return learner;
+  };
+  const auto report = audit::run(training, options);
+  EXPECT_THAT(report.failed(), testing::IsSupersetOf({"A1", "A2", "B2", "X1"}));
+}
+
+TEST(Audit, BatchesThatDependOnAnythingElseAreNoticed) {
+  auto training = audit::builtin();
+  training.make = [make = training.make](const Options& options) {
+    auto learner = make(options);
+    learner.batch = [draw = learner.batch, calls = std::make_shared<uint64_t>(0)](int worker, uint64_t) {
+      return draw(worker, ++*calls * 100 + static_cast<uint64_t>(::getpid()) % 97);
+    };
+    return learner;
+  };
+  const auto report = audit::run(training, small());
+  EXPECT_THAT(report.failed(), testing::Contains("D4"));
+  EXPECT_THAT(report.find("D4")->note, HasSubstr("batches were others"));
+}
+
+TEST(Audit, WhatAWorkerThrowsIsThrownHere) {
+  auto training = audit::builtin();
+  training.make = [make = training.make](const Options& options) {
+    auto learner = make(options);
+    learner.gradients = [](const audit::Batch&) { throw std::runtime_error("no data today"); };
+    return learner;
+  };
+  try {
+    audit::run(training, small());
+    FAIL() << "it had no gradients";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("no data today"));
+  }
+}
+
+TEST(Audit, RefusesToForkWhileThreadsLive) {
+  std::atomic<bool> go{false};
+  std::thread thread([&] { go.wait(false); });
+  EXPECT_THROW(audit::run(audit::builtin(), small()), Error);
+  go = true;
+  go.notify_all();
+  thread.join();
+}
+
+TEST(Audit, UnknownFaultIsRefusedWithThoseThereAre) {
+  auto options = small();
+  options.inject = "gremlins";
+  try {
+    audit::run(audit::builtin(), options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("accumulate"));
+  }
+}
+
+}  // namespace
+}  // namespace farad::test

@@ -6,52 +6,16 @@
 #include <set>
 #include <utility>
 
-#include "collectives/operations.h"
-#include "collectives/reduction.h"
+#include "collectives/calls.h"
 #include "worker_core.h"
 
 namespace farad {
 namespace {
 
 using at::Tensor;
-using collectives::Session;
 using collectives::Ticket;
-
-// --- Misuse is told before anything is sent, and before the operation counts ---
-
-void check_input(const Tensor& input, const char* operation) {
-  TORCH_CHECK(input.defined(), "[collectives] ", operation, ": the input is undefined");
-  TORCH_CHECK(input.layout() == at::kStrided, "[collectives] ", operation, ": the input is ", input.layout(),
-              "; only dense tensors can be given");
-}
-
-void check_inputs(const std::vector<Tensor>& inputs, const Session& session, const char* operation) {
-  TORCH_CHECK(inputs.size() == static_cast<size_t>(session.size()), "[collectives] ", operation, ": ", inputs.size(),
-              " inputs in a group of ", session.size(), "; there has to be one for each member");
-  for (const auto& input : inputs) {
-    check_input(input, operation);
-    TORCH_CHECK(input.scalar_type() == inputs[0].scalar_type(), "[collectives] ", operation, ": inputs of ",
-                inputs[0].scalar_type(), " and of ", input.scalar_type());
-  }
-}
-
-void check_member(int member, const Session& session, const char* operation, const char* what) {
-  TORCH_CHECK(member >= 0 && member < session.size(), "[collectives] ", operation, ": ", what, " is ", member,
-              ", and members are counted from 0 to ", session.size() - 1);
-}
-
-void check_other(int member, const Session& session, const char* operation, const char* what) {
-  check_member(member, session, operation, what);
-  TORCH_CHECK(member != session.rank(), "[collectives] ", operation, ": ", what, " is ", member,
-              ", which is this member itself");
-}
-
-int64_t checked_dim(const Tensor& input, int64_t dim) {
-  check_input(input, "all_gather_cat");
-  TORCH_CHECK(dim >= -input.dim() && dim < input.dim(), "[collectives] all_gather_cat: dim is ", dim,
-              ", and the input has ", input.dim(), " dimensions");
-  return dim < 0 ? dim + input.dim() : dim;
-}
+using Tensors = std::vector<Tensor>;
+namespace calls = collectives::calls;
 
 std::vector<uint16_t> checked_ranks(const std::vector<int>& ranks, const detail::WorkerCore& core) {
   const auto world = static_cast<int>(core.members().size());
@@ -100,12 +64,18 @@ Group::Group(Worker& worker, std::vector<int> ranks, CallOptions options)
 int Group::rank() const { return session_->rank(); }
 int Group::size() const { return session_->size(); }
 
-/// What it does is done by a thread of the worker, in this thread's context and grad mode; its place among the others
-/// was taken with the ticket.
 template <class R>
-Future<R> Group::start(std::shared_ptr<Ticket> ticket, std::function<R(const Ticket&)> operation) {
+R Group::run(const collectives::Call<R>& call) {
+  return call.operation(Ticket(session_, call.channel));
+}
+
+/// What it does is done by a thread of the worker, in this thread's context and grad mode; its place among the others
+/// is taken now.
+template <class R>
+Future<R> Group::start(collectives::Call<R> call) {
   Promise<R> promise(core_);
-  core_->run(core_->bind([promise, ticket = std::move(ticket), operation = std::move(operation)] {
+  auto ticket = std::make_shared<Ticket>(session_, call.channel);
+  core_->run(core_->bind([promise, ticket = std::move(ticket), operation = std::move(call.operation)] {
     try {
       if constexpr (std::is_void_v<R>) {
         operation(*ticket);
@@ -120,144 +90,55 @@ Future<R> Group::start(std::shared_ptr<Ticket> ticket, std::function<R(const Tic
   return promise.future();
 }
 
-Tensor Group::all_reduce(Tensor input, Op op) {
-  check_input(input, "all_reduce");
-  collectives::check_reducible(input, op, "all_reduce");
-  return collectives::all_reduce(Ticket(session_), input, op);
-}
+Tensor Group::all_reduce(Tensor input, Op op) { return run(calls::all_reduce(*session_, std::move(input), op)); }
 Future<Tensor> Group::all_reduce_async(Tensor input, Op op) {
-  check_input(input, "all_reduce");
-  collectives::check_reducible(input, op, "all_reduce");
-  return start<Tensor>(std::make_shared<Ticket>(session_),
-                       [=](const Ticket& ticket) { return collectives::all_reduce(ticket, input, op); });
+  return start(calls::all_reduce(*session_, std::move(input), op));
 }
-
-std::vector<Tensor> Group::all_gather(Tensor input) {
-  check_input(input, "all_gather");
-  return collectives::all_gather(Ticket(session_), input);
-}
-Future<std::vector<Tensor>> Group::all_gather_async(Tensor input) {
-  check_input(input, "all_gather");
-  return start<std::vector<Tensor>>(std::make_shared<Ticket>(session_),
-                                    [=](const Ticket& ticket) { return collectives::all_gather(ticket, input); });
-}
-
+Tensors Group::all_gather(Tensor input) { return run(calls::all_gather(*session_, std::move(input))); }
+Future<Tensors> Group::all_gather_async(Tensor input) { return start(calls::all_gather(*session_, std::move(input))); }
 Tensor Group::all_gather_cat(Tensor input, int64_t dim) {
-  dim = checked_dim(input, dim);
-  return collectives::all_gather_cat(Ticket(session_), input, dim);
+  return run(calls::all_gather_cat(*session_, std::move(input), dim));
 }
 Future<Tensor> Group::all_gather_cat_async(Tensor input, int64_t dim) {
-  dim = checked_dim(input, dim);
-  return start<Tensor>(std::make_shared<Ticket>(session_),
-                       [=](const Ticket& ticket) { return collectives::all_gather_cat(ticket, input, dim); });
+  return start(calls::all_gather_cat(*session_, std::move(input), dim));
 }
-
-Tensor Group::reduce_scatter(std::vector<Tensor> inputs, Op op) {
-  check_inputs(inputs, *session_, "reduce_scatter");
-  collectives::check_reducible(inputs[0], op, "reduce_scatter");
-  return collectives::reduce_scatter(Ticket(session_), inputs, op);
+Tensor Group::reduce_scatter(Tensors inputs, Op op) {
+  return run(calls::reduce_scatter(*session_, std::move(inputs), op));
 }
-Future<Tensor> Group::reduce_scatter_async(std::vector<Tensor> inputs, Op op) {
-  check_inputs(inputs, *session_, "reduce_scatter");
-  collectives::check_reducible(inputs[0], op, "reduce_scatter");
-  return start<Tensor>(std::make_shared<Ticket>(session_), [inputs = std::move(inputs), op](const Ticket& ticket) {
-    return collectives::reduce_scatter(ticket, inputs, op);
-  });
+Future<Tensor> Group::reduce_scatter_async(Tensors inputs, Op op) {
+  return start(calls::reduce_scatter(*session_, std::move(inputs), op));
 }
-
-std::vector<Tensor> Group::all_to_all(std::vector<Tensor> inputs) {
-  check_inputs(inputs, *session_, "all_to_all");
-  return collectives::all_to_all(Ticket(session_), inputs);
+Tensors Group::all_to_all(Tensors inputs) { return run(calls::all_to_all(*session_, std::move(inputs))); }
+Future<Tensors> Group::all_to_all_async(Tensors inputs) {
+  return start(calls::all_to_all(*session_, std::move(inputs)));
 }
-Future<std::vector<Tensor>> Group::all_to_all_async(std::vector<Tensor> inputs) {
-  check_inputs(inputs, *session_, "all_to_all");
-  return start<std::vector<Tensor>>(
-      std::make_shared<Ticket>(session_),
-      [inputs = std::move(inputs)](const Ticket& ticket) { return collectives::all_to_all(ticket, inputs); });
-}
-
-Tensor Group::broadcast(Tensor input, int root) {
-  check_member(root, *session_, "broadcast", "root");
-  if (rank() == root) check_input(input, "broadcast");
-  return collectives::broadcast(Ticket(session_), input, root);
-}
+Tensor Group::broadcast(Tensor input, int root) { return run(calls::broadcast(*session_, std::move(input), root)); }
 Future<Tensor> Group::broadcast_async(Tensor input, int root) {
-  check_member(root, *session_, "broadcast", "root");
-  if (rank() == root) check_input(input, "broadcast");
-  return start<Tensor>(std::make_shared<Ticket>(session_),
-                       [=](const Ticket& ticket) { return collectives::broadcast(ticket, input, root); });
+  return start(calls::broadcast(*session_, std::move(input), root));
 }
-
 Tensor Group::reduce(Tensor input, int root, Op op) {
-  check_member(root, *session_, "reduce", "root");
-  check_input(input, "reduce");
-  collectives::check_reducible(input, op, "reduce");
-  return collectives::reduce(Ticket(session_), input, root, op);
+  return run(calls::reduce(*session_, std::move(input), root, op));
 }
 Future<Tensor> Group::reduce_async(Tensor input, int root, Op op) {
-  check_member(root, *session_, "reduce", "root");
-  check_input(input, "reduce");
-  collectives::check_reducible(input, op, "reduce");
-  return start<Tensor>(std::make_shared<Ticket>(session_),
-                       [=](const Ticket& ticket) { return collectives::reduce(ticket, input, root, op); });
+  return start(calls::reduce(*session_, std::move(input), root, op));
 }
-
-std::vector<Tensor> Group::gather(Tensor input, int root) {
-  check_member(root, *session_, "gather", "root");
-  check_input(input, "gather");
-  return collectives::gather(Ticket(session_), input, root);
+Tensors Group::gather(Tensor input, int root) { return run(calls::gather(*session_, std::move(input), root)); }
+Future<Tensors> Group::gather_async(Tensor input, int root) {
+  return start(calls::gather(*session_, std::move(input), root));
 }
-Future<std::vector<Tensor>> Group::gather_async(Tensor input, int root) {
-  check_member(root, *session_, "gather", "root");
-  check_input(input, "gather");
-  return start<std::vector<Tensor>>(std::make_shared<Ticket>(session_),
-                                    [=](const Ticket& ticket) { return collectives::gather(ticket, input, root); });
+Tensor Group::scatter(Tensors inputs, int root) { return run(calls::scatter(*session_, std::move(inputs), root)); }
+Future<Tensor> Group::scatter_async(Tensors inputs, int root) {
+  return start(calls::scatter(*session_, std::move(inputs), root));
 }
-
-Tensor Group::scatter(std::vector<Tensor> inputs, int root) {
-  check_member(root, *session_, "scatter", "root");
-  if (rank() == root) check_inputs(inputs, *session_, "scatter");
-  if (rank() != root) inputs.clear();
-  return collectives::scatter(Ticket(session_), inputs, root);
+Tensor Group::send(Tensor input, int to) { return run(calls::send(*session_, std::move(input), to)); }
+Tensor Group::recv(int from, Tensor beside) { return run(calls::recv(*session_, from, std::move(beside))); }
+Future<Tensor> Group::recv_async(int from, Tensor beside) {
+  return start(calls::recv(*session_, from, std::move(beside)));
 }
-Future<Tensor> Group::scatter_async(std::vector<Tensor> inputs, int root) {
-  check_member(root, *session_, "scatter", "root");
-  if (rank() == root) check_inputs(inputs, *session_, "scatter");
-  if (rank() != root) inputs.clear();
-  return start<Tensor>(std::make_shared<Ticket>(session_), [inputs = std::move(inputs), root](const Ticket& ticket) {
-    return collectives::scatter(ticket, inputs, root);
-  });
-}
-
-Tensor Group::send(Tensor input, int to) {
-  check_other(to, *session_, "send", "to");
-  check_input(input, "send");
-  return collectives::send(Ticket(session_, collectives::channel_of(rank(), to, size())), input, to);
-}
-Tensor Group::recv(int from) {
-  check_other(from, *session_, "recv", "from");
-  return collectives::recv(Ticket(session_, collectives::channel_of(from, rank(), size())), from);
-}
-Future<Tensor> Group::recv_async(int from) {
-  check_other(from, *session_, "recv", "from");
-  return start<Tensor>(std::make_shared<Ticket>(session_, collectives::channel_of(from, rank(), size())),
-                       [=](const Ticket& ticket) { return collectives::recv(ticket, from); });
-}
-
-Tensor Group::shift(Tensor input, int by) {
-  check_input(input, "shift");
-  return collectives::shift(Ticket(session_), input, by);
-}
-Future<Tensor> Group::shift_async(Tensor input, int by) {
-  check_input(input, "shift");
-  return start<Tensor>(std::make_shared<Ticket>(session_),
-                       [=](const Ticket& ticket) { return collectives::shift(ticket, input, by); });
-}
-
-void Group::barrier() { collectives::barrier(Ticket(session_)); }
-Future<void> Group::barrier_async() {
-  return start<void>(std::make_shared<Ticket>(session_), [](const Ticket& ticket) { collectives::barrier(ticket); });
-}
+Tensor Group::shift(Tensor input, int by) { return run(calls::shift(*session_, std::move(input), by)); }
+Future<Tensor> Group::shift_async(Tensor input, int by) { return start(calls::shift(*session_, std::move(input), by)); }
+void Group::barrier() { return run(calls::barrier(*session_)); }
+Future<void> Group::barrier_async() { return start(calls::barrier(*session_)); }
 
 Tensor mean_over(const Group& group, const Tensor& loss) { return at::div(loss, static_cast<double>(group.size())); }
 

@@ -6,7 +6,6 @@
 #include <farad/worker.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,7 +13,8 @@ namespace farad {
 
 namespace collectives {
 class Session;
-class Ticket;
+template <class R>
+struct Call;
 }  // namespace collectives
 
 enum class Op { Sum, Mean, Max, Min, Product };
@@ -33,6 +33,12 @@ enum class Op { Sum, Mean, Max, Min, Product };
 /// backward() each must reach it in one call, else the others get a Timeout that names operation and member; one whose
 /// graph is let go of without a backward counts as zero. Where a member receives nothing (`send`; `reduce` and `gather`
 /// off the root) it gets empty tensors that carry the history: add their sum() to the loss, and backward gets there.
+///
+/// In a plain second backward each must reach the first one's, by the gradients that it got there. Who receives and
+/// gives nothing (`recv`; `broadcast` and `scatter` off the root) got none; it can give a tensor that requires one
+/// *beside* the operation. That goes nowhere and its gradient is zero, but the gradient of a backward that is recorded
+/// (create_graph) carries the history: add its sum() to the second loss. If there is no such tensor, whoever needs that
+/// member's part is told at once. In a Context nothing of this is needed.
 ///
 /// **Errors.** Members that come with different operations, shapes, dtypes or roots all get an Error that says who did
 /// what. If one does not come there is a Timeout that names it, after `timeout`; if one is lost, PeerLost, and the
@@ -59,17 +65,18 @@ class Group {
   at::Tensor reduce_scatter(std::vector<at::Tensor> inputs, Op op = Op::Sum);
   /// inputs[i] goes to member i; what came from member i is the i-th of the result. Shapes may differ.
   std::vector<at::Tensor> all_to_all(std::vector<at::Tensor> inputs);
-  /// The root's input. What the others give is not looked at and may be undefined.
+  /// The root's input. What the others give is beside it, and may be undefined.
   at::Tensor broadcast(at::Tensor input, int root);
   /// At the root; elsewhere empty.
   at::Tensor reduce(at::Tensor input, int root, Op op = Op::Sum);
   /// At the root, of all members; elsewhere as many empty ones. Shapes may differ.
   std::vector<at::Tensor> gather(at::Tensor input, int root);
-  /// This member's of the root's inputs; the others give none. Shapes may differ.
+  /// This member's of the root's inputs. What the others give is beside them, and may be none. Shapes may differ.
   at::Tensor scatter(std::vector<at::Tensor> inputs, int root);
   /// To one member, which calls recv; no other takes part. Does not wait for it. Empty.
   at::Tensor send(at::Tensor input, int to);
-  at::Tensor recv(int from);
+  /// What it sent. `beside` is for second derivatives, see above.
+  at::Tensor recv(int from, at::Tensor beside = {});
   /// Each member's input goes `by` members on, and around.
   at::Tensor shift(at::Tensor input, int by);
   /// Returns when every member has called it.
@@ -85,13 +92,15 @@ class Group {
   Future<at::Tensor> reduce_async(at::Tensor input, int root, Op op = Op::Sum);
   Future<std::vector<at::Tensor>> gather_async(at::Tensor input, int root);
   Future<at::Tensor> scatter_async(std::vector<at::Tensor> inputs, int root);
-  Future<at::Tensor> recv_async(int from);
+  Future<at::Tensor> recv_async(int from, at::Tensor beside = {});
   Future<at::Tensor> shift_async(at::Tensor input, int by);
   Future<void> barrier_async();
 
  private:
   template <class R>
-  Future<R> start(std::shared_ptr<collectives::Ticket> ticket, std::function<R(const collectives::Ticket&)> operation);
+  R run(const collectives::Call<R>& call);
+  template <class R>
+  Future<R> start(collectives::Call<R> call);
 
   std::shared_ptr<detail::WorkerCore> core_;
   std::shared_ptr<collectives::Session> session_;

@@ -1,6 +1,8 @@
 #include "collectives/exchange.h"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -12,13 +14,14 @@
 
 #include "autograd/engine/deferred_node.h"
 #include "autograd/torch_compat.h"
+#include "collectives/torch_compat.h"
 
 namespace farad::collectives {
 namespace {
 
 using torch::autograd::variable_list;
 
-constexpr int token = -1;  // Where a member's number is expected: it came from nobody.
+constexpr int nobody = -1;  // Where a member's number is expected: of tokens, and of what is beside.
 
 bool can_be_differentiated(const at::Tensor& tensor) {
   return tensor.defined() && (at::isFloatingType(tensor.scalar_type()) || at::isComplexType(tensor.scalar_type()));
@@ -31,9 +34,10 @@ bool can_be_differentiated(const at::Tensor& tensor) {
 class ExchangeNode final : public autograd::DeferredNode {
  public:
   struct Ways {
-    std::vector<int> given;  ///< by next edge: whom it was given to
-    std::vector<int> got;    ///< by input: whom it came from
-    std::vector<bool> owed;  ///< by input: whether that one wants its gradient
+    std::vector<int> given;    ///< by next edge: whom it was given to
+    std::vector<int> got;      ///< by input: whom it came from
+    std::vector<bool> owed;    ///< by input: whether that one wants its gradient
+    std::vector<int> cut_off;  ///< those that no backward of this can reach
   };
   ExchangeNode(std::shared_ptr<Session> session, const Exchange& what, const variable_list& given, Ways ways)
       : DeferredNode(torch::autograd::collect_next_edges(given)),
@@ -47,7 +51,7 @@ class ExchangeNode final : public autograd::DeferredNode {
 
   ~ExchangeNode() override {
     // Nobody can get here any more. Those who wait for its gradient would do so in vain.
-    if (fired_.load() == 0) end();
+    if (fired_.load() == 0 || recorded_.load()) end();
     session_->end(path_);
   }
 
@@ -79,7 +83,9 @@ class ExchangeNode final : public autograd::DeferredNode {
 
  protected:
   variable_list apply(variable_list&& gradients) override {
-    return pick(ways_.given, exchange(session_, backward(fired_.fetch_add(1), gradients)));
+    auto back = plain_backward(fired_.fetch_add(1), gradients);
+    if (!ways_.cut_off.empty()) refuse(back);
+    return pick(exchange(session_, std::move(back)));
   }
 
  private:
@@ -102,14 +108,48 @@ class ExchangeNode final : public autograd::DeferredNode {
       if (ways_.owed[i]) back.gives[static_cast<size_t>(ways_.got[i])] = gradients[i];
     }
     for (const int member : ways_.given) {
-      if (member != session_->rank()) back.from.push_back(member);
+      if (member != session_->rank() && member != nobody) back.from.push_back(member);
     }
     return back;
   }
 
-  static variable_list pick(const std::vector<int>& members, const Received& received) {
+  /// The same under a plain backward(). If that is recorded, whoever comes to it comes here next, whatever it got: in
+  /// a Context passes see to that. What has led here so comes after it for the same reason.
+  Exchange plain_backward(uint64_t which, const variable_list& gradients) {
+    auto back = backward(which, gradients);
+    if (!c10::GradMode::is_enabled()) return back;
+    recorded_.store(true);
+    back.wants_token = true;
+    back.can_return = num_outputs() > 0;
+    auto lead = at::empty({0});
+    torch::autograd::impl::set_gradient_edge(lead, {compat::pointer_to(*this), pulse_});
+    back.beside = {std::move(lead), gradients[pulse_]};
+    return back;
+  }
+
+  [[noreturn]] void refuse(const Exchange& back) const {
+    std::string who;
+    for (const int member : ways_.cut_off) who += (who.empty() ? "" : ", ") + session_->name_of(member);
+    const base::Status why{
+        base::Code::Invalid,
+        "[collectives] " + name() + ", differentiated: it gave " + who +
+            " no gradient, so that nothing there leads to it a second time; give a tensor that "
+            "requires a gradient beside the operation there, and use its gradient, or use a Context"};
+    session_->say_failed(back.path, back.to, why);
+    std::rethrow_exception(why.exception());
+  }
+
+  /// By next edge, what came back for it.
+  variable_list pick(const Received& received) const {
     variable_list gradients;
-    for (const int member : members) gradients.push_back(received.tensors[static_cast<size_t>(member)]);
+    for (size_t i = 0; i < ways_.given.size(); ++i) {
+      const int member = ways_.given[i];
+      auto& gradient = gradients.emplace_back();
+      if (member != nobody) gradient = received.tensors[static_cast<size_t>(member)];
+      if (gradient.defined() || !received.token.defined() || !received.token.requires_grad()) continue;
+      const auto& edge = next_edge(i);
+      gradient = at::add(edge.function->input_metadata(edge.input_nr).zeros_like(), at::sum(received.token));
+    }
     return gradients;
   }
 
@@ -120,11 +160,12 @@ class ExchangeNode final : public autograd::DeferredNode {
   const Ways ways_;
   uint32_t pulse_ = 0;
   std::atomic<uint64_t> fired_{0};
+  std::atomic<bool> recorded_{false};  // at least one of its backwards can itself be differentiated
   std::atomic<bool> ended_{false};
 };
 
 Session::Request request_of(const Session& session, const Exchange& what) {
-  Session::Request request{what.path, what.signature, {}, {}, what.to, what.from};
+  Session::Request request{what.path, what.signature, {}, {}, what.to, what.from, what.can_return};
   request.tensors.resize(what.gives.size());
   request.requires_grad.resize(what.gives.size());
   // The caller may change what it gave as soon as the call returns, and letters may still be on their way then.
@@ -151,10 +192,18 @@ at::Tensor make_token(const Exchange& what) {
 
 /// Only of an operation in which all hear of all: else one of two would say so, and the other could not know.
 bool are_in_one_context(const Session& session, const Exchange& what, const std::map<int, Contribution>& came) {
-  const auto mine = session.services().context();
+  const auto mine = session.context();
   const size_t others = static_cast<size_t>(session.size()) - 1;
   return mine != 0 && what.to.size() == others && what.from.size() == others && came.size() == others &&
          std::all_of(came.begin(), came.end(), [&](const auto& each) { return each.second.context == mine; });
+}
+
+/// Whether every member has something by which the next backward reaches this one. Of those that send nothing here it
+/// is not known; they have, if they got something.
+bool all_can_return(const Exchange& what, const std::map<int, Contribution>& came) {
+  return what.can_return && !(what.to.empty() && what.from.empty()) &&
+         std::all_of(came.begin(), came.end(),
+                     [](const auto& each) { return each.second.records && each.second.can_return; });
 }
 
 /// Ends what was begun for an exchange, unless a node sees to that.
@@ -200,6 +249,7 @@ Received conclude(const std::shared_ptr<Session>& session, Exchange& what, Sessi
       received.tensors[i] = std::move(found->second.tensor);
       const bool heard = std::find(what.to.begin(), what.to.end(), member) != what.to.end();
       if (found->second.requires_grad && !recording && !heard) unrecorded.push_back(member);
+      if (!found->second.can_return) ways.cut_off.push_back(member);
     }
   }
   if (!unrecorded.empty()) session->say_ended(what.path, unrecorded, 0);
@@ -218,17 +268,23 @@ Received conclude(const std::shared_ptr<Session>& session, Exchange& what, Sessi
     ways.owed.push_back(is_owed(i));
     anything = anything || is_owed(i);
   }
-  if (!anything) return received;
+  // If one has to come to a backward again, all have to: also those for whom it makes no difference.
+  if (!anything && !(what.signature.backward && all_can_return(what, came))) return received;
+  for (const auto& tensor : what.beside) {
+    if (!tensor.defined() || !tensor.requires_grad()) continue;
+    given.push_back(tensor);
+    ways.given.push_back(nobody);
+  }
   if (received.token.defined()) {
     outputs.push_back(received.token);
-    ways.got.push_back(token);
+    ways.got.push_back(nobody);
     ways.owed.push_back(false);
   }
   if (!what.signature.backward) what.in_one_context = are_in_one_context(*session, what, came);
   const auto node = autograd::compat::make_node<ExchangeNode>(session, what, given, std::move(ways));
   keeping.leave_it();
   ExchangeNode::attach(node, outputs);
-  session->services().record(node);
+  session->record(node);
   return received;
 }
 
@@ -236,11 +292,11 @@ void ExchangeNode::begin(uint64_t which, variable_list gradients, std::function<
   auto back = backward(which, gradients);
   auto request = request_of(*session_, back);
   auto keeping = std::make_shared<Keeping>(session_, back.path);
-  session_->start(std::move(request), [session = session_, given = ways_.given, keeping, back = std::move(back),
+  session_->start(std::move(request), [this, self = compat::pointer_to(*this), keeping, back = std::move(back),
                                        done = std::move(done)](Session::Outcome outcome) {
     auto shared = std::make_shared<Session::Outcome>(std::move(outcome));
-    done([session, given, keeping, back, shared]() mutable {
-      return pick(given, conclude(session, back, std::move(*shared), *keeping));
+    done([this, self, keeping, back, shared]() mutable {
+      return pick(conclude(session_, back, std::move(*shared), *keeping));
     });
   });
 }

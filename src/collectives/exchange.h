@@ -15,12 +15,14 @@ namespace farad::collectives {
 struct Exchange {
   Path path;
   Signature signature;
-  std::vector<at::Tensor> gives;  ///< by member, this one too; undefined where there is nothing
-  std::vector<int> to = {};       ///< other members that get a letter: all who are waited for there; in order
-  std::vector<int> from = {};     ///< other members that are waited for; in order
-  bool keeps_own = true;          ///< what a member gives itself is copied; otherwise it may share memory
-  bool wants_token = false;       ///< see Received
-  bool in_one_context = false;    ///< all members are in the same one
+  std::vector<at::Tensor> gives;        ///< by member, this one too; undefined where there is nothing
+  std::vector<int> to = {};             ///< other members that get a letter: all who are waited for there; in order
+  std::vector<int> from = {};           ///< other members that are waited for; in order
+  bool keeps_own = true;                ///< what a member gives itself is copied; otherwise it may share memory
+  bool wants_token = false;             ///< see Received
+  bool in_one_context = false;          ///< all members are in the same one
+  std::vector<at::Tensor> beside = {};  ///< lead on from here like what is given; but nobody gets them
+  bool can_return = true;               ///< see Contribution
 };
 
 struct Received {
@@ -32,6 +34,10 @@ struct Received {
 ///
 /// If anything that this member gave or got requires a gradient, and it records, then every tensor of floating point in
 /// what it got leads to the exchange, so that whatever a loss uses of it, backward gets there.
+///
+/// A backward that is recorded is an exchange like that, and hands every tensor that leads on from here a gradient that
+/// leads to it: zero where nothing came back, and for those beside always. So members that get no gradients of others,
+/// as where a broadcast was received, have something by which their next backward gets there too.
 Received exchange(const std::shared_ptr<Session>& session, Exchange what);
 
 }  // namespace farad::collectives

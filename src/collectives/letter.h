@@ -31,9 +31,10 @@ struct Contribution {
   Signature signature;
   bool records = false;        ///< its grad mode
   bool requires_grad = false;  ///< of the tensor
+  bool can_return = true;      ///< of a backward: its sender gets something there by which the next one reaches it
   int64_t context = 0;         ///< it was called in; 0 = none
   at::Tensor tensor;           ///< undefined if there is nothing for that one; beside the letter
-  FARAD_FIELDS(signature, records, requires_grad, context)
+  FARAD_FIELDS(signature, records, requires_grad, can_return, context)
 };
 
 /// What members tell each other.
@@ -42,6 +43,7 @@ struct Letter {
     Contribution,
     Failed,  ///< the sender has given up on this meeting
     Ended,   ///< it takes no part in backwards of this exchange from the `since`-th on: count it as zero
+    Waits,   ///< it waits for what the other has to say, and says so only to hear if that one is lost
   };
   Kind kind = Kind::Contribution;
   GroupId group;

@@ -1,5 +1,6 @@
 #include "collectives/meetings.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace farad::collectives {
@@ -63,6 +64,7 @@ void Meetings::open(const Path& path, const std::vector<int>& from, std::vector<
                     Effects& out) {
   auto& box = boxes_[path];
   box.open = true;
+  box.awaits = !from.empty();
   box.others = std::move(others);
   box.own = std::move(own);
   const auto exchange = boxes_.find(parent_of(path));
@@ -156,16 +158,21 @@ void Meetings::check(Boxes::iterator at, Effects& out) {
   if (auto text = mismatch(path, box); !text.empty()) {
     return finish(at, {base::Code::Invalid, std::move(text)}, true, out);
   }
-  // Where all take part, one that has heard of a loss comes no more, though the lost one itself may have come before.
-  const bool among_all = path[0] == 0;
   for (const auto& [member, why] : lost_) {
-    if (box.missing.empty() || (!among_all && !box.missing.contains(member))) continue;
+    if (!needs(path, box, member)) continue;
     return finish(at,
                   {base::Code::PeerLost, what(path, box.own) + ": " + name_of_(member) + " is lost (" + why.message() +
                                              "); make a group of those that are left"},
                   true, out);
   }
   if (box.missing.empty()) finish(at, {}, false, out);
+}
+
+/// Whether it is of no use without that member.
+bool Meetings::needs(const Path& path, const Box& box, int member) {
+  // Where all take part, one that has heard of a loss comes no more, though the lost one itself may have come before.
+  if (path[0] == 0) return !box.missing.empty();
+  return box.awaits ? box.missing.contains(member) : std::ranges::find(box.others, member) != box.others.end();
 }
 
 void Meetings::finish(Boxes::iterator at, base::Status status, bool tell, Effects& out) {

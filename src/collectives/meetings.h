@@ -70,6 +70,7 @@ class Meetings {
   /// What has come for one path, and who waits for it.
   struct Box {
     bool open = false;
+    bool awaits = false;  // somebody: else it only gives
     std::set<int> missing;
     std::vector<int> others;
     Signature own;
@@ -82,6 +83,7 @@ class Meetings {
   bool may_come(const Path& path) const;
   Box* keep(const Path& path);
   void check(Boxes::iterator at, Effects& out);
+  static bool needs(const Path& path, const Box& box, int member);
   void finish(Boxes::iterator at, base::Status status, bool tell, Effects& out);
   std::string what(const Path& path, const Signature& own) const;
   std::string mismatch(const Path& path, const Box& box) const;

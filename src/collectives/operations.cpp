@@ -115,6 +115,7 @@ Tensor broadcast(const Ticket& ticket, const Tensor& input, int root) {
   const bool gives = session->rank() == root;
   auto signature = signature_of(Operation::Broadcast, gives ? std::vector{input} : std::vector<Tensor>{}, root);
   auto what = gives ? of_same(ticket, std::move(signature), input) : among_all(ticket, std::move(signature));
+  if (!gives) what.beside = {input};
   return exchange(session, std::move(what)).tensors[place(root)];
 }
 
@@ -140,9 +141,10 @@ std::vector<Tensor> gather(const Ticket& ticket, const Tensor& input, int root) 
 
 Tensor scatter(const Ticket& ticket, const std::vector<Tensor>& inputs, int root) {
   const auto& session = ticket.session();
-  auto signature = signature_of(Operation::Scatter, inputs, root);
-  auto what =
-      session->rank() == root ? of_all(ticket, std::move(signature), inputs) : among_all(ticket, std::move(signature));
+  const bool gives = session->rank() == root;
+  auto signature = signature_of(Operation::Scatter, gives ? inputs : std::vector<Tensor>{}, root);
+  auto what = gives ? of_all(ticket, std::move(signature), inputs) : among_all(ticket, std::move(signature));
+  if (!gives) what.beside = inputs;
   return exchange(session, std::move(what)).tensors[place(root)];
 }
 
@@ -156,11 +158,12 @@ Tensor send(const Ticket& ticket, const Tensor& input, int to) {
   return exchange(session, std::move(what)).token;
 }
 
-Tensor recv(const Ticket& ticket, int from) {
+Tensor recv(const Ticket& ticket, int from, const Tensor& beside) {
   const auto& session = ticket.session();
   Exchange what{ticket.exchange(0), signature_of(Operation::Recv, {}, from),
                 std::vector<Tensor>(place(session->size()))};
   what.from = {from};
+  what.beside = {beside};
   return exchange(session, std::move(what)).tensors[place(from)];
 }
 

@@ -21,7 +21,7 @@ at::Tensor reduce(const Ticket& ticket, const at::Tensor& input, int root, Op op
 std::vector<at::Tensor> gather(const Ticket& ticket, const at::Tensor& input, int root);
 at::Tensor scatter(const Ticket& ticket, const std::vector<at::Tensor>& inputs, int root);
 at::Tensor send(const Ticket& ticket, const at::Tensor& input, int to);
-at::Tensor recv(const Ticket& ticket, int from);
+at::Tensor recv(const Ticket& ticket, int from, const at::Tensor& beside);
 at::Tensor shift(const Ticket& ticket, const at::Tensor& input, int by);
 void barrier(const Ticket& ticket);
 

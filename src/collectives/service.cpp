@@ -7,6 +7,7 @@ namespace farad::collectives {
 std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout) {
   std::shared_ptr<Session> session;
   decltype(early_)::mapped_type early;
+  decltype(lost_) lost;
   base::Status closed;
   {
     base::Lock lock(mutex_);
@@ -15,9 +16,11 @@ std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, st
     std::erase_if(sessions_, [](const auto& entry) { return entry.second.expired(); });
     sessions_.emplace(id, session);
     if (auto found = early_.extract(id)) early = std::move(found.mapped());
+    lost = lost_;
     closed = closed_;
   }
   if (!closed.ok()) session->close(closed);
+  for (const auto& [rank, life] : lost) session->on_lost({rank, life.first}, life.second);
   for (auto& [from, letter] : early) session->on_letter(from, std::move(letter));
   return session;
 }
@@ -53,6 +56,10 @@ std::vector<std::shared_ptr<Session>> Service::all() {
 }
 
 void Service::on_lost(net::Peer peer, const base::Status& why) {
+  {
+    base::Lock lock(mutex_);
+    lost_.insert_or_assign(peer.rank, std::pair(peer.incarnation, why));
+  }
   for (const auto& session : all()) session->on_lost(peer, why);
 }
 

@@ -30,6 +30,8 @@ class Service final : public rpc::Mailbox {
   base::Status closed_ GUARDED_BY(mutex_);  // once it is
   std::map<GroupId, std::weak_ptr<Session>> sessions_ GUARDED_BY(mutex_);
   std::map<std::vector<uint16_t>, uint64_t> made_ GUARDED_BY(mutex_);  // by ranks: how many
+  // The latest life of each that was lost, with why: groups made later hear of it too.
+  std::map<base::Rank, std::pair<base::Incarnation, base::Status>> lost_ GUARDED_BY(mutex_);
   // Of groups that this worker has not made yet.
   std::map<GroupId, std::vector<std::pair<net::Peer, Letter>>> early_ GUARDED_BY(mutex_);
 };

@@ -27,12 +27,20 @@ Session::Session(GroupId id, int rank, std::chrono::milliseconds timeout, const 
       rank_(rank),
       timeout_(timeout),
       services_(services),
-      meetings_(
-          rank,
-          [ranks = id_.ranks, name_of = services.name_of](int member) {
-            return "rank " + std::to_string(member) + " (" + name_of(base::Rank(ranks[member])) + ")";
-          },
-          text_of(id_)) {}
+      meetings_(rank, [this](int member) { return name_of(member); }, text_of(id_)) {}
+
+std::string Session::name_of(int member) const {
+  return "rank " + std::to_string(member) + " (" + services_.name_of(base::Rank(id_.ranks[member])) + ")";
+}
+
+int64_t Session::context() const {
+  const auto alive = services_.life().lock();
+  return alive ? services_.context() : 0;
+}
+
+void Session::record(const autograd::compat::Ptr<autograd::DeferredNode>& node) const {
+  if (const auto alive = services_.life().lock()) services_.record(node);
+}
 
 Path Session::begin(uint64_t channel) {
   base::Lock lock(mutex_);
@@ -117,6 +125,7 @@ void Session::start(Request request, std::function<void(Outcome)> done) {
 
 void Session::start(Request request, base::TimePoint deadline, std::function<void(Outcome)> done) {
   Effects effects;
+  std::vector<int> unknown;
   {
     base::Lock lock(mutex_);
     waiting_[request.path] = std::move(done);
@@ -124,12 +133,17 @@ void Session::start(Request request, base::TimePoint deadline, std::function<voi
     std::set_union(request.to.begin(), request.to.end(), request.from.begin(), request.from.end(),
                    std::back_inserter(others));
     meetings_.open(request.path, request.from, std::move(others), request.signature, effects);
+    for (const int member : request.from) {
+      const bool hears = std::binary_search(request.to.begin(), request.to.end(), member);
+      if (!hears && !met_.contains(member)) unknown.push_back(member);
+    }
   }
   Letter letter;
   letter.group = id_;
   letter.path = std::move(request.path);
   letter.contribution.signature = std::move(request.signature);
   letter.contribution.records = c10::GradMode::is_enabled();
+  letter.contribution.can_return = request.can_return;
   letter.contribution.context = services_.context();
   for (const int member : request.to) {
     letter.contribution.tensor = std::move(request.tensors[member]);
@@ -145,7 +159,20 @@ void Session::start(Request request, base::TimePoint deadline, std::function<voi
     }
     break;
   }
+  for (const int member : unknown) greet(member, letter.path, deadline, effects);
   perform(effects);
+}
+
+/// Of a member that nothing was sent to and nothing has come from, nobody would tell us that it is lost.
+void Session::greet(int member, const Path& path, base::TimePoint deadline, Effects& effects) {
+  Letter letter;
+  letter.kind = Letter::Kind::Waits;
+  letter.group = id_;
+  letter.path = path;
+  const auto sent = send(member, letter, deadline);
+  if (sent.status.ok()) return;
+  base::Lock lock(mutex_);
+  meetings_.not_sent(path, member, sent.status, effects);
 }
 
 net::Sent Session::send(int member, const Letter& letter, base::TimePoint deadline) {
@@ -165,19 +192,23 @@ net::Sent Session::send(int member, const Letter& letter, base::TimePoint deadli
   return sent;
 }
 
-/// A message went to that life. If that was lost before we could say so, nobody else will tell us.
 void Session::met(net::Peer peer) {
   Effects effects;
   {
     base::Lock lock(mutex_);
-    const int member = member_of(peer.rank);
-    auto& latest = met_[member];
-    latest = std::max(latest, peer.incarnation);
-    if (const auto lost = lost_.find(member); lost != lost_.end() && lost->second >= peer.incarnation) {
-      meetings_.lost(member, {base::Code::PeerLost, "its connection broke"}, effects);
-    }
+    note_met(peer, effects);
   }
   perform(effects);
+}
+
+/// A message went to that life or came from it. If that was lost before we knew, nobody else will tell us.
+void Session::note_met(net::Peer peer, Effects& effects) {
+  const int member = member_of(peer.rank);
+  auto& latest = met_[member];
+  latest = std::max(latest, peer.incarnation);
+  if (const auto lost = lost_.find(member); lost != lost_.end() && lost->second >= latest) {
+    meetings_.lost(member, {base::Code::PeerLost, "its connection broke"}, effects);
+  }
 }
 
 int Session::member_of(base::Rank rank) const {
@@ -191,7 +222,7 @@ void Session::on_letter(net::Peer from, Letter&& letter) {
   Effects effects;
   {
     base::Lock lock(mutex_);
-    met_[member] = std::max(met_[member], from.incarnation);
+    note_met(from, effects);
     switch (letter.kind) {
       case Letter::Kind::Contribution:
         meetings_.came(letter.path, member, std::move(letter.contribution), effects);
@@ -201,6 +232,8 @@ void Session::on_letter(net::Peer from, Letter&& letter) {
         break;
       case Letter::Kind::Ended:
         meetings_.ended(letter.path, member, letter.since, effects);
+        break;
+      case Letter::Kind::Waits:
         break;
     }
   }

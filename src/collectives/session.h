@@ -34,7 +34,12 @@ class Session : public std::enable_shared_from_this<Session> {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(id_.ranks.size()); }
-  const Services& services() const { return services_; }
+  /// That which is current on this thread; 0 = none, and once the worker is gone.
+  int64_t context() const;
+  /// It takes part in the passes of that one from now on.
+  void record(const autograd::compat::Ptr<autograd::DeferredNode>& node) const;
+  /// Of a member: `rank 1 (worker1)`, as messages say it.
+  std::string name_of(int member) const;
 
   Path begin(uint64_t channel);
   void begin(const Path& exchange);
@@ -54,6 +59,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::vector<bool> requires_grad;  ///< likewise
     std::vector<int> to;              ///< who gets a letter, with or without a tensor
     std::vector<int> from;            ///< who is waited for
+    bool can_return = true;           ///< see Contribution
   };
   struct Outcome {
     base::Status status;
@@ -75,7 +81,9 @@ class Session : public std::enable_shared_from_this<Session> {
   int member_of(base::Rank rank) const;
   void start(Request request, base::TimePoint deadline, std::function<void(Outcome)> done);
   net::Sent send(int member, const Letter& letter, base::TimePoint deadline);
+  void greet(int member, const Path& path, base::TimePoint deadline, Effects& effects);
   void met(net::Peer peer);
+  void note_met(net::Peer peer, Effects& effects) REQUIRES(mutex_);
   void perform(Effects& effects);
   base::Status closed() const;
 

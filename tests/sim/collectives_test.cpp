@@ -70,6 +70,8 @@ TEST(SimulatedGroups, SurvivorsOfACrashHearOfItAndGoOn) {
           for (int rank = 0; rank < size; ++rank) {
             if (rank != victim) left.push_back(rank);
           }
+          // A group that has never had to do with it finds out as well.
+          EXPECT_THROW(farad::Group(worker).recv(victim), PeerLost);
           farad::Group next(worker, left);
           EXPECT_EQ(next.all_reduce(at::ones({})).item<double>(), size - 1);
           ++survivors;

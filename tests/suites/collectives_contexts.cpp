@@ -72,6 +72,40 @@ TEST_P(CollectivesSuite, PassesOfContextsGiveTheGradientsOfTheSumOfAllLosses) {
   }
 }
 
+TEST_P(CollectivesSuite, PassesInFastModeGiveTheSame) {
+  constexpr int size = 3;
+  auto workers = start(size);
+  for (const auto& operation : all_operations(true)) {
+    const auto expected = in_one_process(operation, size);
+    workers.each([&](Worker& worker) {
+      farad::Group group(worker);
+      const int rank = group.rank();
+      const auto inputs = leaves(operation.inputs(rank, size));
+      const auto anchor = at::zeros({}, at::kDouble).requires_grad_();
+      Context context(worker);
+      const auto loss = loss_of(operation.together(group, inputs), rank) + anchor;
+      const auto first = grad(context, {loss}, inputs, {.create_graph = true, .mode = Mode::Fast});
+      expect_same(first, expected.first[rank], 1e-12, operation.name);
+      const auto second = grad(context, {second_loss_of(first, rank) + anchor}, inputs, {.mode = Mode::Fast});
+      expect_same(second, expected.second[rank], 1e-12, operation.name + ", twice");
+    });
+  }
+}
+
+TEST_P(CollectivesSuite, CallsAndOperationsMixInFastMode) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    auto x = at::full({2}, double(group.rank() + 1), at::kDouble).requires_grad_();
+    Context context(worker);
+    // A call's result goes through an operation, and the operation's through a call.
+    const auto sum = group.all_reduce(worker.rpc_sync<scaled>(1 - group.rank(), x, 3.));
+    context.backward({worker.rpc_sync<scaled>(1 - group.rank(), sum, 5.).sum()}, {.mode = Mode::Fast});
+    EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 2. * 15, at::kDouble))) << context.gradient(x);
+    worker.barrier();
+  });
+}
+
 TEST_P(CollectivesSuite, WhatAPassDoesNotReachCountsAsZeroAndSoDoesAContextThatEnds) {
   auto workers = start(3);
   workers.each([](Worker& worker) {

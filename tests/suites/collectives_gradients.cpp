@@ -3,6 +3,9 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
+#include <cmath>
+
 #include "suites/collectives_suite.h"
 
 namespace farad::test {
@@ -19,17 +22,15 @@ TEST_P(CollectivesSuite, GradientsAreThoseOfTheSumOfAllLosses) {
     auto workers = start(size);
     for (const bool uneven : {false, true}) {
       for (const auto& operation : all_operations(uneven)) {
-        const bool twice = operation.symmetric;
         const auto expected = in_one_process(operation, size);
         workers.each([&](Worker& worker) {
           farad::Group group(worker);
           const int rank = group.rank();
           const auto what = operation.name + " of " + std::to_string(size) + " at " + std::to_string(rank);
           const auto inputs = leaves(operation.inputs(rank, size));
-          backward({loss_of(operation.together(group, inputs), rank)}, {}, {}, twice);
+          backward({loss_of(operation.together(group, inputs), rank)}, {}, {}, true);
           const auto first = gradients_of(inputs);
           expect_same(first, expected.first[rank], 1e-12, what);
-          if (!twice) return;
           clear_gradients(inputs);
           backward({second_loss_of(first, rank)});
           expect_same(gradients_of(inputs), expected.second[rank], 1e-12, what + ", twice");
@@ -38,6 +39,118 @@ TEST_P(CollectivesSuite, GradientsAreThoseOfTheSumOfAllLosses) {
       }
     }
   }
+}
+
+// What the sum of all losses changes by if all inputs move a little is what the gradients say; and of the second
+// losses, which are made of the gradients, what theirs say.
+TEST_P(CollectivesSuite, GradientsAreThoseThatFiniteDifferencesGive) {
+  constexpr double step = 1e-5;
+  for (const int size : sizes()) {
+    auto workers = start(size);
+    for (const auto& operation : all_operations(true)) {
+      struct {
+        std::atomic<double> first{0}, second{0};
+      } slopes, low, high;
+      workers.each([&](Worker& worker) {
+        farad::Group group(worker);
+        const int rank = group.rank();
+        Tensors directions;
+        for (const auto& input : operation.inputs(rank, size)) {
+          directions.push_back(numbers(input.sizes(), rank + 3, static_cast<int>(directions.size()) + 5));
+        }
+        const auto along = [&](const Tensors& gradients) {
+          double slope = 0;
+          for (size_t i = 0; i < gradients.size(); ++i) {
+            if (gradients[i].defined()) slope += (gradients[i] * directions[i]).sum().item<double>();
+          }
+          return slope;
+        };
+        auto inputs = leaves(operation.inputs(rank, size));
+        backward({loss_of(operation.together(group, inputs), rank)}, {}, {}, true);
+        const auto gradients = gradients_of(inputs);
+        slopes.first += along(gradients);
+        clear_gradients(inputs);
+        backward({second_loss_of(gradients, rank)});
+        slopes.second += along(gradients_of(inputs));
+        clear_gradients(inputs);
+        for (auto* sums : {&low, &high}) {
+          auto moved = operation.inputs(rank, size);
+          const double by = sums == &high ? step : -step;
+          for (size_t i = 0; i < moved.size(); ++i) moved[i].add_(directions[i], by);
+          moved = leaves(moved);
+          const auto loss = loss_of(operation.together(group, moved), rank);
+          sums->first += loss.item<double>();
+          backward({loss});
+          sums->second += second_loss_of(gradients_of(moved), rank).item<double>();
+        }
+      });
+      const auto what = operation.name + " of " + std::to_string(size);
+      const auto expect_slope = [&](double above, double below, double slope) {
+        EXPECT_NEAR((above - below) / (2 * step), slope, 1e-7 * (1 + std::abs(slope))) << what;
+      };
+      expect_slope(high.first, low.first, slopes.first);
+      expect_slope(high.second, low.second, slopes.second);
+    }
+  }
+}
+
+TEST_P(CollectivesSuite, ThirdDerivativesReachEveryMemberToo) {
+  constexpr int size = 3;
+  auto workers = start(size);
+  for (const auto& operation : all_operations(true)) {
+    // The loss of third order, of all members together, as one process sees it.
+    std::vector<Tensors> all;
+    for (int rank = 0; rank < size; ++rank) all.push_back(leaves(operation.inputs(rank, size)));
+    const auto total = [](const std::vector<Tensors>& parts, const auto& loss) {
+      Tensor sum = at::zeros({}, at::kDouble);
+      for (int rank = 0; rank < size; ++rank) sum = sum + loss(parts[rank], rank);
+      return sum;
+    };
+    const auto derive = [&](const Tensor& loss, bool further) {
+      backward({loss}, {}, {}, further);
+      std::vector<Tensors> gradients;
+      for (const auto& inputs : all) gradients.push_back(gradients_of(inputs));
+      for (const auto& inputs : all) clear_gradients(inputs);
+      return gradients;
+    };
+    const auto first = derive(total(operation.alone(all), loss_of), true);
+    const auto second = derive(total(first, second_loss_of), true);
+    const auto expected = derive(total(second, second_loss_of), false);
+
+    workers.each([&](Worker& worker) {
+      farad::Group group(worker);
+      const int rank = group.rank();
+      const auto inputs = leaves(operation.inputs(rank, size));
+      const auto derive_here = [&](const Tensor& loss, bool further) {
+        backward({loss}, {}, {}, further);
+        auto gradients = gradients_of(inputs);
+        clear_gradients(inputs);
+        return gradients;
+      };
+      const auto once = derive_here(loss_of(operation.together(group, inputs), rank), true);
+      const auto twice = derive_here(second_loss_of(once, rank), true);
+      expect_same(derive_here(second_loss_of(twice, rank), false), expected[rank], 1e-11, operation.name);
+    });
+  }
+}
+
+TEST_P(CollectivesSuite, ASecondBackwardThatAMemberCannotReachIsRefusedAtOnce) {
+  auto workers = start(3);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    auto x = at::ones({2}, at::kDouble).requires_grad_();
+    // The last member gives nothing beside it, and so gets no gradient that would lead anywhere.
+    const auto y = group.broadcast(group.rank() == 2 ? Tensor() : x, 0);
+    backward({y.pow(3).sum()}, {}, {}, true);
+    const auto gradient = x.grad();
+    x.mutable_grad().reset();
+    if (group.rank() < 2) {
+      const auto text = message_of<Error>([&] { gradient.sum().backward(); });
+      EXPECT_THAT(text, HasSubstr("rank 2 (worker2)"));
+      EXPECT_THAT(text, HasSubstr("beside"));
+    }
+    worker.barrier();
+  });
 }
 
 // <A x, y> = <x, A* y>, of every operation that is linear: whatever the weights, of which the loss makes y.

@@ -23,8 +23,6 @@ struct Operation {
   std::function<Tensors(farad::Group&, const Tensors&)> together;
   /// What each gets, by member.
   std::function<std::vector<Tensors>(const std::vector<Tensors>& inputs)> alone;
-  /// Every member gets something that leads back to the operation, and so do its gradients.
-  bool symmetric = true;
 };
 
 /// Every operation with every Op, in float64; shapes differ by member where they may and `uneven` is set.
@@ -33,6 +31,7 @@ std::vector<Operation> all_operations(bool uneven);
 /// Numbers that depend on `rank` and `which` only.
 Tensor numbers(at::IntArrayRef shape, int rank, int which = 0);
 
+/// A gradient that is not there is the same as zero.
 void expect_same(const Tensors& got, const Tensors& expected, double tolerance, const std::string& what);
 
 /// What a member makes of what it got: different for each, and not linear, so that a second derivative is there.

@@ -12,6 +12,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
+void nothing() {}
+
 WorkerOptions impatient() {
   WorkerOptions options;
   options.rpc_timeout = 1500ms;
@@ -184,6 +186,28 @@ TEST_P(CollectivesSuite, AMemberThatIsLostFailsTheOthersAndTheSurvivorsGoOn) {
   }
   killer.join();
   EXPECT_EQ(lost, 2);
+}
+
+TEST_P(CollectivesSuite, AMemberThatWasLostBeforeIsLostToWhoeverWaitsForIt) {
+  auto workers = start(3);
+  // One that is still to be read has come before its sender was lost.
+  farad::Group(workers[1]).send(at::ones({2}), 0);
+  workers[1].rpc_sync<nothing>(0);
+  workers.drop(1);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    if (worker.rank() == 0) {
+      EXPECT_EQ(group.recv(1).sum().item<double>(), 2);
+    }
+    // The last one has never had to do with it.
+    const auto text = message_of<PeerLost>([&] { group.recv(1); });
+    EXPECT_THAT(text, HasSubstr("rank 1 (worker1)"));
+    EXPECT_THROW(group.recv_async(1).wait(), PeerLost);
+    EXPECT_THROW(group.send(at::ones({2}), 1), PeerLost);
+    EXPECT_THROW(group.barrier(), PeerLost);
+    farad::Group left(worker, {0, 2});
+    EXPECT_EQ(left.all_reduce(at::ones({})).item<double>(), 2);
+  });
 }
 
 TEST_P(CollectivesSuite, MisuseIsToldBeforeAnythingIsSent) {

@@ -93,6 +93,9 @@ class CollectivesProcess : public testing::TestWithParam<std::string> {
       EXPECT_THAT(lost.what_without_backtrace(), HasSubstr("rank 2 (worker2)"));
     }
     EXPECT_LT(std::chrono::steady_clock::now() - start, 3 * lost_after);
+    const auto later = std::chrono::steady_clock::now();
+    EXPECT_THROW(farad::Group(worker).recv(2), PeerLost);
+    EXPECT_LT(std::chrono::steady_clock::now() - later, 3 * lost_after);
     farad::Group left(worker, {0, 1});
     for (int round = 0; round < rounds; ++round) {
       EXPECT_EQ(left.all_reduce(at::ones({2})).sum().item<double>(), 4);

@@ -5,6 +5,7 @@
 #include <farad/audit.h>
 #include <farad/autograd.h>
 #include <farad/collectives.h>
+#include <farad/data_parallel.h>
 #include <farad/debug.h>
 #include <farad/error.h>
 #include <farad/fields.h>

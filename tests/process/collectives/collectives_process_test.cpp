@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <farad/collectives.h>
+#include <farad/data_parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <torch/nn/modules/linear.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -63,6 +65,32 @@ void compute(farad::Group& group) {
   _exit(status);
 }
 
+Tensor inputs_of(int rank, int round) { return at::arange(12.).reshape({4, 3}).add(rank + 0.1 * round).sin(); }
+
+void step(torch::nn::Linear& model, const Tensor& inputs) {
+  model->zero_grad();
+  model->forward(inputs).pow(2).mean().backward();
+  const c10::NoGradGuard no_grad;
+  for (auto& parameter : model->parameters()) parameter.sub_(parameter.grad(), 0.1);
+}
+
+/// Trains with all until one is lost.
+[[noreturn]] void be_a_trainer(const MemberPlan& plan) {
+  int status = 2;
+  try {
+    auto worker = Worker::join(options_of(plan, plan.rank));
+    torch::nn::Linear model(3, 2);
+    DataParallel parallel(model, farad::Group(worker));
+    try {
+      for (int round = 0;; ++round) step(model, inputs_of(plan.rank, round));
+    } catch (const PeerLost&) {
+      status = 0;
+    }
+  } catch (...) {
+  }
+  _exit(status);
+}
+
 /// Ranks 1 and 2 have processes of their own; 2 is the victim.
 class CollectivesProcess : public testing::TestWithParam<std::string> {
  protected:
@@ -108,6 +136,37 @@ class CollectivesProcess : public testing::TestWithParam<std::string> {
   const TemporaryDirectory directory_;
   MemberPlan plan_;
 };
+
+TEST_P(CollectivesProcess, DataParallelTrainsLikeOneProcessUntilAMemberIsKilled) {
+  pid_t children[3] = {};
+  for (int rank : {1, 2}) {
+    plan_.rank = rank;
+    children[rank] = Nursery::bear<be_a_trainer>(plan_);
+  }
+  auto worker = Worker::join(options_of(plan_, 0));
+  torch::nn::Linear model(3, 2), alone(3, 2);
+  DataParallel parallel(model, farad::Group(worker));
+  {
+    const c10::NoGradGuard no_grad;
+    alone->weight.copy_(model->weight);
+    alone->bias.copy_(model->bias);
+  }
+  for (int round = 0; round < rounds; ++round) {
+    step(model, inputs_of(0, round));
+    step(alone, at::cat({inputs_of(0, round), inputs_of(1, round), inputs_of(2, round)}));
+  }
+  EXPECT_TRUE(at::allclose(model->weight, alone->weight, 1e-4, 1e-6));
+  ::kill(children[2], SIGKILL);
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    for (int round = rounds;; ++round) step(model, inputs_of(0, round));
+  } catch (const PeerLost& lost) {
+    EXPECT_THAT(lost.what_without_backtrace(), HasSubstr("rank 2 (worker2)"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 3 * lost_after);
+  EXPECT_EQ(Nursery::bury(children[1]), 0);
+  Nursery::kill(children[2]);
+}
 
 TEST_P(CollectivesProcess, AKilledMemberIsLostToAllAndTheOthersGoOn) { lose_one(SIGKILL); }
 TEST_P(CollectivesProcess, AStoppedMemberIsLostToAllAndTheOthersGoOn) { lose_one(SIGSTOP); }

@@ -1,0 +1,161 @@
+#include "reducer.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <map>
+#include <utility>
+
+namespace farad::detail {
+
+/// Tells that the gradient of one parameter is there.
+class Reducer::Hook final : public torch::autograd::FunctionPostHook {
+ public:
+  Hook(Reducer& reducer, size_t parameter) : reducer_(reducer), parameter_(parameter) {}
+
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    reducer_.on_gradient(parameter_);
+    return outputs;
+  }
+
+ private:
+  Reducer& reducer_;  // It takes the hook back before it ends.
+  const size_t parameter_;
+};
+
+Reducer::Reducer(Group group, const std::vector<at::Tensor>& parameters, DataParallelOptions options)
+    : group_(std::move(group)), options_(std::move(options)) {
+  std::map<at::ScalarType, size_t> filling;  // by dtype: the bucket that is not full yet
+  for (auto each = parameters.rbegin(); each != parameters.rend(); ++each) {
+    const auto type = each->scalar_type();
+    const auto [at, fresh] = filling.try_emplace(type, buckets_.size());
+    if (fresh) buckets_.emplace_back().options = at::TensorOptions(type);
+    const size_t index = at->second;
+    auto& bucket = buckets_[index];
+    bucket.parameters.push_back(parameters_.size());
+    parameters_.push_back({*each, index, bucket.elements});
+    bucket.elements += each->numel();
+    if (static_cast<size_t>(bucket.elements) * each->element_size() >= options_.bucket_bytes) filling.erase(at);
+  }
+}
+
+void Reducer::listen() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    auto& parameter = parameters_[i];
+    parameter.accumulator = torch::autograd::impl::grad_accumulator(parameter.tensor);
+    parameter.hook = parameter.accumulator->add_post_hook(std::make_unique<Hook>(*this, i));
+  }
+}
+
+void Reducer::stop() {
+  for (auto& parameter : parameters_) parameter.accumulator->del_post_hook(parameter.hook);
+}
+
+// --- A backward ---
+
+std::shared_ptr<Reducer::Round> Reducer::new_round() const {
+  auto round = std::make_shared<Round>();
+  round->seen.resize(parameters_.size());
+  for (const auto& bucket : buckets_) round->missing.push_back(bucket.parameters.size());
+  return round;
+}
+
+void Reducer::on_gradient(size_t parameter) {
+  if (silent_ > 0) return;
+  TORCH_CHECK(!c10::GradMode::is_enabled(),
+              "[data_parallel] backward with create_graph: averaged gradients have no history; use no_sync(), and "
+              "all_reduce() of the gradients");
+  auto round = round_.lock();
+  if (!round) {
+    round = new_round();
+    try {
+      torch::autograd::Engine::get_default_engine().queue_callback(
+          [self = shared_from_this(), round] { self->finish(*round, true); });
+    } catch (const c10::Error&) {
+      TORCH_CHECK(false,
+                  "[data_parallel] gradients are averaged by plain backwards only, and this is none; in a Context "
+                  "use no_sync(), and all_reduce() of the gradients");
+    }
+    round_ = round;
+  }
+  if (round->seen[parameter]) return;
+  round->seen[parameter] = true;
+  --round->missing[parameters_[parameter].bucket];
+  while (round->sums.size() < buckets_.size() && round->missing[round->sums.size()] == 0) send_next(*round, true);
+}
+
+void Reducer::send_next(Round& round, bool with_gradients) {
+  const c10::NoGradGuard no_grad;
+  auto& bucket = buckets_[round.sums.size()];
+  auto flat = std::exchange(bucket.flat, {});  // If this round fails, somebody may still read it.
+  if (!flat.defined()) flat = at::empty({bucket.elements}, bucket.options);
+  for (const size_t index : bucket.parameters) {
+    const auto& parameter = parameters_[index];
+    auto place = flat.narrow(0, parameter.begin, parameter.tensor.numel());
+    const auto& gradient = parameter.tensor.grad();
+    if (!with_gradients || !gradient.defined()) {
+      place.zero_();
+      continue;
+    }
+    TORCH_CHECK(gradient.layout() == at::kStrided, "[data_parallel] a gradient of a parameter of ",
+                parameter.tensor.sizes(), " is ", gradient.layout(), "; only dense ones can be averaged");
+    place.copy_(gradient.reshape({-1}));
+  }
+  // Divided before they are added: sums of 16 bits then reach no further than what is summed.
+  if (with_gradients) flat.mul_(weight_ / group_.size());
+  round.flats.push_back(flat);
+  round.sums.push_back(options_.hook(group_, flat));
+}
+
+bool Reducer::finish(Round& round, bool with_gradients) {
+  const c10::NoGradGuard no_grad;
+  while (round.sums.size() < buckets_.size()) send_next(round, with_gradients);
+  auto told = at::zeros({1 + static_cast<int64_t>(parameters_.size())}, at::kDouble);
+  auto* numbers = told.data_ptr<double>();
+  if (with_gradients) {
+    numbers[0] = weight_;
+    for (size_t i = 0; i < parameters_.size(); ++i) numbers[1 + i] = parameters_[i].tensor.grad().defined() ? 1 : 0;
+  }
+  const auto heard = group_.all_reduce(told);
+  const double weight = heard.data_ptr<double>()[0] / group_.size();
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    auto mean = round.sums[i].wait();
+    if (weight != 0) {
+      if (weight != 1) mean = mean.div(weight);
+      take(mean, buckets_[i], heard, with_gradients);
+    }
+    buckets_[i].flat = std::move(round.flats[i]);
+  }
+  return weight != 0;
+}
+
+void Reducer::take(const at::Tensor& mean, Bucket& bucket, const at::Tensor& used, bool with_gradients) {
+  const auto* is_used = used.data_ptr<double>() + 1;
+  for (const size_t index : bucket.parameters) {
+    auto& parameter = parameters_[index];
+    auto& gradient = parameter.tensor.mutable_grad();
+    if (is_used[index] == 0) {
+      if (!with_gradients) gradient.reset();  // As the others have it, who do have one if they keep theirs.
+      continue;
+    }
+    const auto part = mean.narrow(0, parameter.begin, parameter.tensor.numel()).view(parameter.tensor.sizes());
+    if (gradient.defined()) {
+      gradient.copy_(part);
+    } else {
+      gradient = part.clone();
+    }
+  }
+}
+
+bool Reducer::follow() {
+  const auto round = new_round();
+  return finish(*round, false);
+}
+
+}  // namespace farad::detail

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+#include <farad/data_parallel.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <memory>
+#include <vector>
+
+#include "autograd/torch_compat.h"
+
+namespace farad::detail {
+
+/// Averages the gradients of parameters over a group, bucket by bucket, while backward goes on.
+///
+/// Buckets hold the parameters in the order in which backward most likely comes to them, the reverse of that in which
+/// they were made, and go out in their own order: so members meet, whatever order their gradients come in. One small
+/// sum at the end says what all weigh together, and which parameters have a gradient anywhere.
+///
+/// One thread at a time.
+class Reducer : public std::enable_shared_from_this<Reducer> {
+ public:
+  Reducer(Group group, const std::vector<at::Tensor>& parameters, DataParallelOptions options);
+
+  /// From now on backwards are heard of, until stop().
+  void listen();
+  void stop();
+
+  Group& group() { return group_; }
+  void set_weight(double weight) { weight_ = weight; }
+  /// Backwards between these two are nobody else's concern.
+  void be_silent() { ++silent_; }
+  void be_heard() { --silent_; }
+
+  /// Takes part in a backward of the others without gradients of its own; then has the same as they. False if nobody
+  /// has had one.
+  bool follow();
+
+ private:
+  struct Parameter {
+    at::Tensor tensor;
+    size_t bucket;
+    int64_t begin;                               // in the bucket
+    autograd::compat::NodePtr accumulator = {};  // A leaf holds it weakly, and the hook is on it.
+    uintptr_t hook = 0;
+  };
+  struct Bucket {
+    std::vector<size_t> parameters;
+    int64_t elements = 0;
+    at::TensorOptions options;
+    at::Tensor flat;  // Used again and again, as fresh memory costs more than the copy.
+  };
+  /// One backward. The engine holds it, so that one that fails leaves nothing behind.
+  struct Round {
+    std::vector<bool> seen;       // by parameter
+    std::vector<size_t> missing;  // by bucket: how many parameters
+    std::vector<at::Tensor> flats;
+    std::vector<Future<at::Tensor>> sums;  // of the buckets that went out
+  };
+  class Hook;
+
+  void on_gradient(size_t parameter);
+  std::shared_ptr<Round> new_round() const;
+  void send_next(Round& round, bool with_gradients);
+  /// True if anybody had gradients.
+  bool finish(Round& round, bool with_gradients);
+  void take(const at::Tensor& mean, Bucket& bucket, const at::Tensor& used, bool with_gradients);
+
+  Group group_;
+  const DataParallelOptions options_;
+  std::vector<Parameter> parameters_;
+  std::vector<Bucket> buckets_;
+  double weight_ = 1;
+  int silent_ = 0;
+  std::weak_ptr<Round> round_;
+};
+
+}  // namespace farad::detail

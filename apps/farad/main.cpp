@@ -79,7 +79,9 @@ CLI::App* add_audit(CLI::App& app, farad::audit::AuditOptions& options) {
       ->type_name("R")
       ->check(CLI::Range(2, 1'000'000))
       ->capture_default_str();
-  audit->add_option("--policy", options.policy, "How their updates come together: locked or hogwild")
+  audit
+      ->add_option("--policy", options.policy,
+                   "How their updates come together: locked, hogwild, allreduced, managed or averaged")
       ->type_name("P")
       ->capture_default_str();
   audit->add_option("--dtype", options.dtype, "f32 or f64")->type_name("TYPE")->capture_default_str();

@@ -19,7 +19,8 @@ namespace farad::audit {
 
 struct Options {
   int workers = 2;
-  int rounds = 25;  ///< how many updates each worker makes
+  int rounds = 25;        ///< how many updates each worker makes
+  int average_every = 5;  ///< Averaged: after how many of them the copies are averaged
   shared::Policy policy = shared::Policy::Locked;
   c10::ScalarType dtype = c10::ScalarType::Double;  ///< Float or Double; section A always takes Double
   uint64_t seed = 1;
@@ -75,6 +76,16 @@ inline void reference(Learner& learner, std::function<std::vector<at::Tensor>(co
   learner.reference = std::move(fn);
 }
 
+/// A gradient on its way from the worker that computed it.
+struct Delivery {
+  shared::Model& model;
+  const std::vector<at::Tensor>& parameters;  ///< as they lie in shared memory
+  const std::vector<at::Tensor>& gradients;   ///< of those, the worker's own
+  int64_t samples = 0;
+  int worker = 0;
+  int workers = 0;
+};
+
 /// A gradient as its worker computed it.
 struct Sent {
   int worker = 0;
@@ -86,14 +97,21 @@ struct Sent {
   uint64_t gradient = 0;  ///< hash
   at::Tensor values;      ///< that the worker had then, flat; undefined unless this one is in the sample
   at::Tensor average;     ///< likewise
+  at::Tensor computed;    ///< likewise: the gradient
+};
+
+/// What an update that was applied was made of.
+struct Part {
+  int worker = 0;
+  uint64_t sequence = 0;  ///< which of that worker's it is
+  double samples = 1;     ///< its weight
 };
 
 /// A gradient as the optimizer consumed it.
 struct Applied {
-  int worker = 0;
-  uint64_t sequence = 0;  ///< which of that worker's it is
-  uint64_t version = 0;   ///< what the model became by it
-  uint64_t gradient = 0;  ///< hash
+  std::vector<Part> parts;  ///< one, unless the policy brings gradients together
+  uint64_t version = 0;     ///< what the model became by it; Averaged: of the last average before it
+  uint64_t gradient = 0;    ///< hash
   bool finite = true;
   at::Tensor values;  ///< of the gradient, flat; undefined unless this one is in the sample
 };
@@ -143,6 +161,9 @@ struct Training {
   /// options name one of this training's own faults, then with that.
   std::function<Learner(const Options&)> make;
   farad::detail::OptimizerSettings optimizer;
+  /// How a worker's gradient comes to the parameters; model.step() if empty. What goes around the model is not seen to
+  /// have been applied.
+  std::function<void(const Delivery&)> deliver;
   double moving_average = 0;  ///< how much of it stays at each update; 0: there is none
   std::vector<Check> checks;  ///< of its own, beside those that hold for every training
   std::vector<Fault> faults;  ///< of its own

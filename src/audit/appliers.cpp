@@ -17,11 +17,40 @@ using farad::detail::OptimizerSettings;
 
 class ByTheModel : public Applier {
  public:
-  explicit ByTheModel(shared::Model& model) : model_(model) {}
-  shared::Update apply(const Gradients& gradients, int64_t) override { return model_.step(gradients); }
+  ByTheModel(shared::Model& model, const std::string& fault, int workers)
+      : model_(model), fault_(fault), workers_(workers) {}
+
+  void apply(const Gradients& gradients, int64_t samples) override {
+    if (fault_ == "divide-by-N") samples = 1;
+    if (fault_ != "no-divide") return step(gradients, static_cast<double>(samples));
+    Gradients scaled;  // So that their mean is what the weighted sum is before it is divided.
+    for (const auto& one : gradients) scaled.push_back(one.defined() ? one * (samples * workers_) : one);
+    step(scaled, 1);
+  }
 
  private:
+  void step(const Gradients& gradients, double samples) { model_.step(gradients, samples); }
+
   shared::Model& model_;
+  const std::string fault_;  // Of those that show only where gradients are brought together.
+  const int workers_;
+};
+
+/// As the training itself does it.
+class ByTheTraining : public Applier {
+ public:
+  ByTheTraining(int worker, int workers, const std::function<void(const Delivery&)>& deliver, shared::Model& model,
+                const Gradients& bound)
+      : worker_(worker), workers_(workers), deliver_(deliver), model_(model), bound_(bound) {}
+  void apply(const Gradients& gradients, int64_t samples) override {
+    deliver_({model_, bound_, gradients, samples, worker_, workers_});
+  }
+
+ private:
+  const int worker_, workers_;
+  const std::function<void(const Delivery&)>& deliver_;
+  shared::Model& model_;
+  const Gradients& bound_;
 };
 
 /// Goes around the model's optimizer: changes the parameters in shared memory itself, one process at a time, and lets
@@ -31,16 +60,14 @@ class Around : public Applier {
   Around(shared::Model& model, Gradients bound, Board& board, Observed observed)
       : model_(model), bound_(std::move(bound)), board_(board), observed_(std::move(observed)) {}
 
-  shared::Update apply(const Gradients& gradients, int64_t) override {
+  void apply(const Gradients& gradients, int64_t) override {
     const c10::NoGradGuard no_grad;
     Gradients zeros;
     for (const auto& tensor : bound_) zeros.push_back(at::zeros_like(tensor));
     board_.lock();
     change(gradients);
-    const auto update = model_.step(zeros);
-    observed_(update, gradients);
+    observed_(model_.step(zeros), gradients);
     board_.unlock();
-    return update;
   }
 
  protected:
@@ -116,15 +143,19 @@ OptimizerSettings settings_for(const Training& training, const Options& options)
            {"nesterov", 0}}};
 }
 
-std::unique_ptr<Applier> make_applier(const Training& training, const Options& options, shared::Model& model,
-                                      const Gradients& bound, Board& board, Observed observed) {
+std::unique_ptr<Applier> make_applier(int worker, const Training& training, const Options& options,
+                                      shared::Model& model, const Gradients& bound, Board& board, Observed observed) {
   if (options.inject == "private-optimiser") {
     return std::make_unique<PrivateOptimizer>(training.optimizer, model, bound, board, std::move(observed));
   }
   if (options.inject == "private-step") {
     return std::make_unique<PrivateStep>(training.optimizer, model, bound, board, std::move(observed));
   }
-  return std::make_unique<ByTheModel>(model);
+  if (training.deliver) {
+    return std::make_unique<ByTheTraining>(worker, options.workers, training.deliver, model, bound);
+  }
+  const bool together = options.policy == shared::Policy::AllReduced;
+  return std::make_unique<ByTheModel>(model, together ? options.inject : "", options.workers);
 }
 
 }  // namespace farad::audit

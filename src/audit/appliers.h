@@ -17,7 +17,7 @@ using Gradients = std::vector<at::Tensor>;
 class Applier {
  public:
   virtual ~Applier() = default;
-  virtual shared::Update apply(const Gradients& gradients, int64_t samples) = 0;
+  virtual void apply(const Gradients& gradients, int64_t samples) = 0;
 };
 
 /// What the optimizer that is told apart from the model's own consumed; as shared::Observer.
@@ -26,8 +26,8 @@ using Observed = std::function<void(const shared::Update&, const Gradients&)>;
 /// The options that the model is to be created with: those defects bring an optimizer of their own.
 farad::detail::OptimizerSettings settings_for(const Training& training, const Options& options);
 /// `bound` is bound to the model. The observer is told by the model itself unless the defect goes around it.
-std::unique_ptr<Applier> make_applier(const Training& training, const Options& options, shared::Model& model,
-                                      const Gradients& bound, Board& board, Observed observed);
+std::unique_ptr<Applier> make_applier(int worker, const Training& training, const Options& options,
+                                      shared::Model& model, const Gradients& bound, Board& board, Observed observed);
 /// Whether what the model tells its observer is what was applied.
 bool model_observes(const Options& options);
 

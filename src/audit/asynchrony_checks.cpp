@@ -10,8 +10,8 @@
 namespace farad::audit {
 namespace {
 
-uint64_t staleness(const Evidence& evidence, const Applied& update) {
-  const auto* sent = evidence.find_sent(update.worker, update.sequence);
+uint64_t staleness(const Evidence& evidence, const Applied& update, const Part& part) {
+  const auto* sent = evidence.find_sent(part.worker, part.sequence);
   if (!sent || update.version == 0) return 0;
   return update.version - 1 - std::min(sent->version_read, update.version - 1);
 }
@@ -23,14 +23,15 @@ double effect_of_staleness(const Materials& all) {
   double sum = 0;
   int compared = 0;
   for (const auto& update : all.evidence.applied) {
-    const auto* sent = all.evidence.find_sent(update.worker, update.sequence);
+    const auto& part = update.parts.front();
+    const auto* sent = all.evidence.find_sent(part.worker, part.sequence);
     const uint64_t before = update.version - 1;
-    if (!sent || compared == most || staleness(all.evidence, update) == 0) continue;
+    if (!sent || compared == most || staleness(all.evidence, update, part) == 0) continue;
     if (before >= all.replay.values.size() || !all_finite(all.replay.values[before])) continue;
     const auto gradient_at = [&](uint64_t version, uint64_t average) {
       copy.load(all.replay.values[version]);
       if (copy.wants_average()) copy.load_average(all.replay.averages[average]);
-      return copy.flat_gradient(copy.batch(update.worker, update.sequence));
+      return copy.flat_gradient(copy.batch(part.worker, part.sequence));
     };
     sum += cosine(gradient_at(sent->version_read, sent->average_read), gradient_at(before, before));
     ++compared;
@@ -43,28 +44,34 @@ double effect_of_staleness(const Materials& all) {
 std::vector<uint64_t> staleness_of(const Evidence& evidence) {
   std::vector<uint64_t> histogram;
   for (const auto& update : evidence.applied) {
-    const uint64_t late = staleness(evidence, update);
-    if (histogram.size() <= late) histogram.resize(late + 1);
-    ++histogram[late];
+    for (const auto& part : update.parts) {
+      const uint64_t late = staleness(evidence, update, part);
+      if (histogram.size() <= late) histogram.resize(late + 1);
+      ++histogram[late];
+    }
   }
   return histogram;
 }
 
 Finding check_staleness(const Materials& all) {
   const auto histogram = staleness_of(all.evidence);
-  double sum = 0;
+  double sum = 0, count = 0;
   for (size_t late = 0; late < histogram.size(); ++late) {
     sum += static_cast<double>(late) * static_cast<double>(histogram[late]);
+    count += static_cast<double>(histogram[late]);
   }
-  const double mean = sum / std::max<double>(1, static_cast<double>(all.evidence.applied.size()));
+  const double mean = sum / std::max(1.0, count);
   // The times from reading to applying of one worker do not overlap if it reads anew each time. So each update of
   // another makes at most one of its own late, and the mean is at most the number of others, however slow anybody is.
-  return finding("D1", "workers read the model anew for each gradient", mean, all.options.workers - 1,
+  // Where a worker goes on while what it sent still waits, an update may fall into as many intervals as may wait.
+  const int at_once = all.options.policy == shared::Policy::Managed ? shared::Options().queue + 1 : 1;
+  return finding("D1", "workers read the model anew for each gradient", mean, all.options.workers * at_once - 1,
                  "mean staleness; most " + std::to_string(histogram.empty() ? 0 : histogram.size() - 1) +
                      "; cosine with the gradient of the moment " + number(effect_of_staleness(all)));
 }
 
 Finding check_losses(const Materials& all) {
+  if (all.averages()) return {"D2", "no element update is lost", 0, 0, Outcome::Skipped, "each process has a copy"};
   const auto& found = all.conservation;
   const auto note = "mean of " + std::to_string(found.updates) + " updates; worst element " + number(found.worst_lost) +
                     "; " + std::to_string(found.wrong) + " sums of integers wrong";
@@ -73,6 +80,7 @@ Finding check_losses(const Materials& all) {
 }
 
 Finding check_tearing(const Materials& all) {
+  if (all.averages()) return {"D3", "nobody sees an update half done", 0, 0, Outcome::Skipped, "each has a copy"};
   const auto& found = all.conservation;
   const auto note = std::to_string(found.torn) + " of " + std::to_string(found.snapshots) +
                     " snapshots not of one version; at most " + std::to_string(found.most_inside) + " updates at once";
@@ -99,6 +107,8 @@ Finding check_replay(const Materials& all) {
 }
 
 Finding check_optimizer(const Materials& all) {
+  const char* claim = "the optimizer and the average remember what one process would";
+  if (all.averages()) return {"D5", claim, 0, 0, Outcome::Skipped, "each process has an optimizer of its own"};
   const double stepped = largest_difference(all.board.probed(), all.replay.probed);
   double value = stepped;
   std::string note = "after one more step " + number(stepped);
@@ -108,7 +118,6 @@ Finding check_optimizer(const Materials& all) {
     value = std::max(value, average);
     note += "; moving average " + number(average) + (moved ? "" : ": it is what it was at first");
   }
-  const char* claim = "the optimizer and the average remember what one process would";
   if (!all.locks()) return {"D5", claim, value, 0, Outcome::Reported, note};
   return finding("D5", claim, value, 0, note);
 }

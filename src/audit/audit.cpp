@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "audit/board.h"
 #include "audit/checks.h"
@@ -34,8 +35,15 @@ void check(const Training& training, const Options& options) {
               "[audit] gradients of type Float or Double, not ", options.dtype);
   TORCH_CHECK(options.inject != "stale-average" || training.moving_average > 0, "[audit] \"", training.name,
               "\" has no moving average that could be stale");
-  TORCH_CHECK(options.inject != "no-lock" || options.policy != shared::Policy::Hogwild,
-              "[audit] no-lock is no defect of a policy that does not lock");
+  TORCH_CHECK(options.inject != "no-lock" || options.policy == shared::Policy::Locked,
+              "[audit] no-lock is a defect of Policy::Locked only");
+  // Where all wait for all, one that brings nothing, or brings it twice, is an error and no silent defect.
+  const bool together = options.policy == shared::Policy::AllReduced || options.policy == shared::Policy::Averaged;
+  for (const char* fault : {"drop-worker", "duplicate", "alias-after-send", "private-optimiser", "private-step"}) {
+    TORCH_CHECK(options.inject != fault || !together, "[audit] ", fault, " is planted under another policy");
+  }
+  TORCH_CHECK(options.average_every >= 1, "[audit] copies are averaged after at least 1 step, not ",
+              options.average_every);
 }
 
 Evidence evidence_in(Board& board, const Copy& first) {
@@ -48,20 +56,27 @@ Evidence evidence_in(Board& board, const Copy& first) {
       const auto& row = board.sent(worker, sequence);
       if (!row.there) continue;
       auto& sent = evidence.sent.emplace_back(
-          Sent{worker, sequence, row.version_read, row.average_read, row.samples, row.batch, row.gradient, {}, {}});
+          Sent{worker, sequence, row.version_read, row.average_read, row.samples, row.batch, row.gradient, {}, {}, {}});
       if (!board.in_sample(worker, sequence)) continue;
       sent.values = board.read_values(worker, sequence).clone();
+      sent.computed = board.sent_gradient(worker, sequence).clone();
       if (shape.averages) sent.average = board.read_average(worker, sequence).clone();
     }
   }
   for (uint64_t i = 0; i < board.applied(); ++i) {
     const auto& row = board.applied(i);
-    auto& applied =
-        evidence.applied.emplace_back(Applied{row.worker, row.sequence, row.version, row.gradient, row.finite, {}});
+    auto& applied = evidence.applied.emplace_back(Applied{{}, row.version, row.gradient, row.finite, {}});
+    for (int part = 0; part < row.count; ++part) {
+      applied.parts.push_back({row.parts[part].worker, row.parts[part].sequence, row.parts[part].samples});
+    }
     if (row.slot != 0) applied.values = board.applied_gradient(row.slot).clone();
   }
-  std::sort(evidence.applied.begin(), evidence.applied.end(),
-            [](const Applied& a, const Applied& b) { return a.version < b.version; });
+  std::sort(evidence.applied.begin(), evidence.applied.end(), [](const Applied& a, const Applied& b) {
+    const auto key = [](const Applied& one) {
+      return std::tuple(one.version, one.parts.front().sequence, one.parts.front().worker);
+    };
+    return key(a) < key(b);
+  });
   return evidence;
 }
 
@@ -101,12 +116,15 @@ Report run(const Training& training, const Options& options) {
   const Copy first(training, options);
   Board board({options.workers, options.rounds, first.elements(), options.dtype, training.moving_average > 0});
   const Setup setup{training, options, board, "farad-audit-" + std::to_string(::getpid())};
-  in_processes(options.workers, [&](int worker) { work(worker, setup); }, options.patience);
+  const int managers = options.policy == shared::Policy::Managed ? 1 : 0;
+  in_processes(
+      options.workers + managers, [&](int number) { number < options.workers ? work(number, setup) : manage(setup); },
+      options.patience);
 
   Materials all{training, options, board, evidence_in(board, first), {}, {}};
   all.replay = replay(training, options, all.evidence);
   all.evidence.replayed = all.replay.values;
-  all.conservation = conserve(training, options);
+  if (options.policy != shared::Policy::Averaged) all.conservation = conserve(training, options);
   report.findings = findings_of(all);
   report.updates = all.evidence.applied.size();
   report.staleness = staleness_of(all.evidence);

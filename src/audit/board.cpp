@@ -35,7 +35,7 @@ void await(Condition holds) {
 Board::Board(const Shape& shape) : shape_(shape) {
   const auto updates = static_cast<uint64_t>(shape.workers) * static_cast<uint64_t>(shape.rounds);
   const uint64_t bytes_each = static_cast<uint64_t>(shape.elements) * c10::elementSize(shape.type);
-  const uint64_t affordable = std::max(least_samples, most_kept_bytes / std::max<uint64_t>(1, 4 * bytes_each));
+  const uint64_t affordable = std::max(least_samples, most_kept_bytes / std::max<uint64_t>(1, 5 * bytes_each));
   stride_ = (updates + affordable - 1) / affordable;
   samples_ = (updates + stride_ - 1) / stride_;
   capacity_ = 2 * updates + static_cast<uint64_t>(shape.workers);
@@ -46,6 +46,7 @@ Board::Board(const Shape& shape) : shape_(shape) {
   const size_t sent = reserve(updates * sizeof(SentRow));
   const size_t applied = reserve(capacity_ * sizeof(AppliedRow));
   const size_t joined = reserve(static_cast<size_t>(shape.workers) * sizeof(Joined));
+  const size_t delivered = reserve(static_cast<size_t>(shape.workers) * deliveries() * sizeof(uint64_t));
   const size_t values = reserve((fixed() + static_cast<uint64_t>(shape.workers) + specials) * bytes_each);
   bytes_ = at;
   void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -57,6 +58,7 @@ Board::Board(const Shape& shape) : shape_(shape) {
   sent_ = reinterpret_cast<SentRow*>(memory_ + sent);
   applied_ = reinterpret_cast<AppliedRow*>(memory_ + applied);
   joined_ = reinterpret_cast<Joined*>(memory_ + joined);
+  delivered_ = reinterpret_cast<uint64_t*>(memory_ + delivered);
   values_ = memory_ + values;
 }
 
@@ -85,6 +87,13 @@ uint64_t Board::applied() const { return std::min(head_->appended.load(), capaci
 uint64_t Board::take_slot() {
   const uint64_t slot = head_->slots.fetch_add(1) + 1;
   return slot <= slots() ? slot : 0;
+}
+
+int Board::worker_at(int seat) const {
+  for (int worker = 0; worker < shape_.workers; ++worker) {
+    if (joined_[worker].seat == seat) return worker;
+  }
+  throw Error("[audit] an update by a process that is none of the workers");
 }
 
 at::Tensor Board::place(uint64_t index) {

@@ -24,17 +24,25 @@ class Board {
     uint64_t version_read, average_read, batch, gradient;
     int64_t samples;
   };
+  static constexpr int most_workers = 32;
+  struct PartRow {
+    int worker;
+    uint64_t sequence;
+    double samples;
+  };
   struct AppliedRow {
-    int32_t worker;
     bool finite;
-    uint64_t sequence, version, gradient;
+    uint64_t version, gradient;
     uint64_t slot;  ///< plus one; 0 = not kept
+    int count;      ///< of the parts
+    PartRow parts[most_workers];
   };
   /// What a worker found when it joined.
   struct Joined {
     uint64_t device, inode;  ///< of the memory that its parameters lie in
     uint64_t values;         ///< hash of what it pulled
     uint64_t canary;         ///< as it read it in its parameters
+    int seat;                ///< which of the model's workers it is
   };
   /// At the end.
   struct Ended {
@@ -45,7 +53,7 @@ class Board {
   };
 
   /// What processes count together.
-  enum Counter { AtTheDoor, Inside, MostInside, First, Snapshots, TornSilently, TornAndSaid, Done, counters };
+  enum Counter { AtTheDoor, Inside, MostInside, First, Snapshots, TornSilently, TornAndSaid, Done, AllDone, counters };
 
   explicit Board(const Shape& shape);
   ~Board();
@@ -63,6 +71,12 @@ class Board {
   // By all.
   const Shape& shape() const { return shape_; }
   bool in_sample(int worker, uint64_t sequence) const { return number(worker, sequence) % stride_ == 0; }
+  /// Which of its gradients a worker delivered as its how-manieth, from 1 on; 0 = one that does not count.
+  uint64_t& delivered(int worker, uint64_t count) {
+    return delivered_[static_cast<uint64_t>(worker) * deliveries() + count];
+  }
+  /// The worker that has this seat at the model.
+  int worker_at(int seat) const;
   SentRow& sent(int worker, uint64_t sequence) { return sent_[number(worker, sequence)]; }
   Joined& joined(int worker) { return joined_[worker]; }
   Ended& ended() { return head_->ended; }
@@ -72,7 +86,8 @@ class Board {
   // Flat tensors that lie here.
   at::Tensor read_values(int worker, uint64_t sequence) { return place(sample(worker, sequence)); }
   at::Tensor read_average(int worker, uint64_t sequence) { return place(samples_ + sample(worker, sequence)); }
-  at::Tensor applied_gradient(uint64_t slot) { return place(2 * samples_ + slot - 1); }
+  at::Tensor sent_gradient(int worker, uint64_t sequence) { return place(2 * samples_ + sample(worker, sequence)); }
+  at::Tensor applied_gradient(uint64_t slot) { return place(3 * samples_ + slot - 1); }
   at::Tensor first_gradient(int worker) { return place(fixed() + static_cast<uint64_t>(worker)); }
   at::Tensor last() { return special(0); }
   at::Tensor last_average() { return special(1); }
@@ -91,7 +106,8 @@ class Board {
   }
   uint64_t sample(int worker, uint64_t sequence) const { return number(worker, sequence) / stride_; }
   uint64_t slots() const { return 2 * samples_; }
-  uint64_t fixed() const { return 2 * samples_ + slots(); }
+  uint64_t fixed() const { return 3 * samples_ + slots(); }
+  uint64_t deliveries() const { return 2 * static_cast<uint64_t>(shape_.rounds) + 2; }
   at::Tensor special(uint64_t index) { return place(fixed() + static_cast<uint64_t>(shape_.workers) + index); }
   at::Tensor place(uint64_t index);
 
@@ -105,6 +121,7 @@ class Board {
   SentRow* sent_ = nullptr;
   AppliedRow* applied_ = nullptr;
   Joined* joined_ = nullptr;
+  uint64_t* delivered_ = nullptr;
   char* values_ = nullptr;
 };
 

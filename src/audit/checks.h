@@ -21,6 +21,9 @@ struct Materials {
 
   bool single() const { return options.dtype == c10::ScalarType::Float; }
   bool locks() const { return options.policy != shared::Policy::Hogwild; }
+  bool averages() const { return options.policy == shared::Policy::Averaged; }
+  /// What two orders of the same sum may differ by.
+  double sum_tolerance() const { return single() ? 2e-6 : 1e-12; }
   /// What two ways to compute the same gradient may differ by.
   double gradient_tolerance() const { return single() ? 1e-5 : 1e-10; }
 };

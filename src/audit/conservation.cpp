@@ -6,7 +6,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <random>
 
 #include "audit/board.h"
@@ -38,13 +40,19 @@ at::Tensor integers(const Options& options, int worker, int step, int64_t elemen
   return made.to(options.dtype);
 }
 
+/// Powers of two whose sum is one, so that where gradients are averaged no bit is lost either.
+double weight_of(const Options& options, int worker) {
+  return std::ldexp(1.0, -std::min(worker + 1, options.workers - 1));
+}
+
 class Member {
  public:
   Member(int number, const Setup& setup)
       : number_(number),
+        training_(setup.training),
         options_(setup.options),
         board_(setup.board),
-        bound_(setup.training, options_),
+        bound_(training_, options_),
         model_(join(setup.model)) {}
 
   void update() {
@@ -52,19 +60,27 @@ class Member {
     const auto ones = split(at::full({bound_.elements()}, -1, at::TensorOptions(options_.dtype)));
     for (int i = 0; i < increases; ++i) {
       if (number_ == 0 && i % looks_every == 0) await_a_look();
-      model_.step(ones);
+      model_.step(ones, weight_of(options_, number_));
     }
-    board_.meet(turn_);
+    all_applied();
     if (number_ == 0) {
       board_.last().copy_(values());
       model_.set_lr(rate);
       board_.counter(Board::Done).store(1);
     }
     board_.meet(turn_);
-    for (int i = 0; i < increases; ++i) model_.step(split(integers(options_, number_, i, bound_.elements())));
-    board_.meet(turn_);
+    for (int i = 0; i < increases; ++i) {
+      model_.step(split(integers(options_, number_, i, bound_.elements())), weight_of(options_, number_));
+    }
+    all_applied();
     if (number_ == 0) board_.probed().copy_(values());
-    meet_inside(ones);
+    if (options_.policy == shared::Policy::Locked || options_.policy == shared::Policy::Hogwild) meet_inside(ones);
+    board_.meet(turn_);
+    board_.counter(Board::AllDone).store(1);
+  }
+
+  void manage() {
+    while (board_.counter(Board::AllDone).load() == 0) model_.manage(std::chrono::milliseconds(5));
   }
 
   /// Each snapshot that is taken while all elements are increased by one is one number, and that is its version.
@@ -85,14 +101,18 @@ class Member {
  private:
   shared::Model join(const std::string& name) {
     for (const auto& tensor : bound_.trained()) tensor.detach().zero_();
-    shared::Options how;
-    how.policy = policy_of(options_);
-    how.patience = options_.patience;
+    auto how = model_options({training_, options_, board_, name});
+    how.moving_average = 0;
     how.observer = [this](const shared::Update&, const std::vector<at::Tensor>&) {
       if (watching_) wait_inside();
     };
     if (number_ == 0) return shared::Model::create(name, bound_.tensors(), plain_sgd(), how);
     return shared::Model::attach(name, bound_.tensors(), how);
+  }
+
+  void all_applied() {
+    if (options_.policy == shared::Policy::Managed) model_.settle();
+    board_.meet(turn_);
   }
 
   /// The others go on while somebody takes a snapshot.
@@ -148,6 +168,7 @@ class Member {
   }
 
   const int number_;
+  const Training& training_;
   const Options& options_;
   Board& board_;
   uint32_t turn_ = 0;
@@ -163,13 +184,15 @@ Conservation conserve(const Training& training, const Options& options) {
   const Copy shape(training, options);
   Board board({options.workers, 1, shape.elements(), options.dtype, false});
   const Setup setup{training, options, board, "farad-audit-sums-" + std::to_string(::getpid())};
-  const int reader = options.workers;
+  const int reader = options.workers, manager = options.workers + 1;
   in_processes(
-      options.workers + 1,
+      options.workers + (options.policy == shared::Policy::Managed ? 2 : 1),
       [&](int number) {
         Member member(number, setup);
         if (number == reader) {
           member.look();
+        } else if (number == manager) {
+          member.manage();
         } else {
           member.update();
         }
@@ -177,7 +200,8 @@ Conservation conserve(const Training& training, const Options& options) {
       options.patience);
 
   Conservation found;
-  found.updates = static_cast<uint64_t>(options.workers) * increases;
+  const bool together = options.policy == shared::Policy::AllReduced;  // Then each round is one update.
+  found.updates = together ? increases : static_cast<uint64_t>(options.workers) * increases;
   const auto increased = board.last().to(c10::ScalarType::Double);
   const auto all = static_cast<double>(found.updates);
   found.mean_lost = 1 - increased.mean().item<double>() / all;
@@ -185,7 +209,8 @@ Conservation conserve(const Training& training, const Options& options) {
   auto expected = increased.clone();
   for (int worker = 0; worker < options.workers; ++worker) {
     for (int i = 0; i < increases; ++i) {
-      expected.sub_(integers(options, worker, i, shape.elements()).to(c10::ScalarType::Double), rate);
+      const double weight = together ? weight_of(options, worker) : 1;
+      expected.sub_(integers(options, worker, i, shape.elements()).to(c10::ScalarType::Double), rate * weight);
     }
   }
   found.wrong = static_cast<uint64_t>((expected != board.probed().to(c10::ScalarType::Double)).sum().item<int64_t>());

@@ -3,7 +3,9 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <memory>
 
+#include "audit/aggregation.h"
 #include "audit/copy.h"
 #include "audit/numbers.h"
 #include "audit/worker.h"
@@ -30,6 +32,7 @@ class Alone {
     const c10::NoGradGuard no_grad;
     for (size_t i = 0; i < trained.size(); ++i) average_[i].mul_(keeps_).add_(trained[i], 1 - keeps_);
   }
+  void load(const at::Tensor& values) { copy_.load(values); }
   at::Tensor values() const { return copy_.values(); }
   at::Tensor average() const { return flatten(average_, average_); }
 
@@ -41,38 +44,115 @@ class Alone {
   std::vector<at::Tensor> average_;
 };
 
+/// Computes what a worker sent anew, and notes what was different there.
+class Recomputed {
+ public:
+  Recomputed(const Training& training, const Options& options, Replay& result)
+      : copy_(training, options), result_(result) {}
+
+  std::vector<at::Tensor> gradients(const Sent& sent, const at::Tensor& values, const at::Tensor& average) {
+    copy_.load(values);
+    if (copy_.wants_average()) copy_.load_average(average);
+    const auto batch = copy_.batch(sent.worker, sent.sequence);
+    result_.other_batches += hash(batch.tensors) != sent.batch;
+    result_.other_values += sent.values.defined() && !same(sent.values, values);
+    copy_.clear_gradients();
+    copy_.backward(batch);
+    return copy_.gradients();
+  }
+  const Copy& copy() const { return copy_; }
+
+ private:
+  Copy copy_;
+  Replay& result_;
+};
+
+std::vector<at::Tensor> probe_of(const Copy& copy, c10::ScalarType type) {
+  std::vector<at::Tensor> probe;
+  for (const auto& tensor : copy.trained()) probe.push_back(tensor.detach().clone());
+  unflatten(probe_gradient(copy.elements(), type), probe);
+  return probe;
+}
+
+template <class Values>
+const at::Tensor& at_version(const Values& values, uint64_t version) {
+  return values[std::min<size_t>(version, values.size() - 1)];
+}
+
+/// What is made of several gradients, parameter by parameter.
+std::vector<at::Tensor> mean_of(const std::vector<std::vector<at::Tensor>>& all, const std::vector<double>& samples) {
+  if (all.size() == 1) return all.front();
+  std::vector<at::Tensor> means;
+  for (size_t i = 0; i < all.front().size(); ++i) {
+    std::vector<at::Tensor> parts;
+    for (const auto& one : all) parts.push_back(one[i]);
+    means.push_back(weighted_mean(parts, samples));
+  }
+  return means;
+}
+
+/// One process that trains as many copies and averages them likewise.
+Replay replay_copies(const Training& training, const Options& options, const Evidence& evidence) {
+  Replay result;
+  Recomputed recomputed(training, options, result);
+  std::vector<std::unique_ptr<Alone>> copies;
+  for (int i = 0; i < options.workers; ++i) copies.push_back(std::make_unique<Alone>(training, options));
+  std::vector<double> samples(copies.size());
+  const auto keep = [&](const at::Tensor& values) {
+    result.values.push_back(values);
+    if (training.moving_average == 0) return;
+    const auto& before = result.averages;
+    result.averages.push_back(
+        before.empty() ? values.clone()
+                       : before.back().mul(training.moving_average).add_(values, 1 - training.moving_average));
+  };
+  keep(copies.front()->values());
+  for (int round = 1; round <= options.rounds; ++round) {
+    for (size_t i = 0; i < copies.size(); ++i) {
+      const auto* sent = evidence.find_sent(static_cast<int>(i), static_cast<uint64_t>(round));
+      if (!sent) continue;
+      copies[i]->step(recomputed.gradients(*sent, copies[i]->values(),
+                                           result.averages.empty() ? at::Tensor() : result.averages.back()));
+      samples[i] += static_cast<double>(sent->samples);
+    }
+    if (round % options.average_every != 0 && round != options.rounds) continue;
+    std::vector<at::Tensor> values;
+    for (const auto& copy : copies) values.push_back(copy->values());
+    keep(weighted_mean(values, samples));
+    for (const auto& copy : copies) copy->load(result.values.back());
+    std::fill(samples.begin(), samples.end(), 0);
+  }
+  return result;
+}
+
 }  // namespace
 
 Replay replay(const Training& training, const Options& options, const Evidence& evidence) {
-  Alone alone(training, options);
-  Copy copy(training, options);
-  const bool averages = training.moving_average > 0;
+  if (options.policy == shared::Policy::Averaged) return replay_copies(training, options, evidence);
   Replay result;
+  Alone alone(training, options);
+  Recomputed recomputed(training, options, result);
+  const bool averages = training.moving_average > 0;
   const auto keep = [&] {
     result.values.push_back(alone.values());
     if (averages) result.averages.push_back(alone.average());
   };
   keep();
   for (const auto& update : evidence.applied) {
-    const auto* sent = evidence.find_sent(update.worker, update.sequence);
-    if (!sent) continue;
-    const auto& read = result.values[std::min<size_t>(sent->version_read, result.values.size() - 1)];
-    copy.load(read);
-    if (averages && copy.wants_average()) {
-      copy.load_average(result.averages[std::min<size_t>(sent->average_read, result.averages.size() - 1)]);
+    std::vector<std::vector<at::Tensor>> parts;
+    std::vector<double> samples;
+    for (const auto& part : update.parts) {
+      const auto* sent = evidence.find_sent(part.worker, part.sequence);
+      if (!sent) continue;
+      parts.push_back(recomputed.gradients(*sent, at_version(result.values, sent->version_read),
+                                           averages ? at_version(result.averages, sent->average_read) : at::Tensor()));
+      samples.push_back(part.samples);
     }
-    const auto batch = copy.batch(update.worker, update.sequence);
-    result.other_batches += hash(batch.tensors) != sent->batch;
-    result.other_values += sent->values.defined() && !same(sent->values, read);
-    copy.clear_gradients();
-    copy.backward(batch);
-    alone.step(copy.gradients());
+    if (parts.empty()) continue;
+    alone.step(mean_of(parts, samples));
     keep();
   }
-  std::vector<at::Tensor> probe;
-  for (const auto& tensor : copy.trained()) probe.push_back(tensor.detach().clone());
-  unflatten(probe_gradient(copy.elements(), options.dtype), probe);
-  alone.step(probe);
+  alone.step(probe_of(recomputed.copy(), options.dtype));
   result.probed = alone.values();
   return result;
 }

@@ -21,8 +21,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::pair<shared::Policy, const char*> policies[] = {
-    {shared::Policy::Locked, "locked"},
-    {shared::Policy::Hogwild, "hogwild"},
+    {shared::Policy::Locked, "locked"},         {shared::Policy::Hogwild, "hogwild"},
+    {shared::Policy::AllReduced, "allreduced"}, {shared::Policy::Managed, "managed"},
+    {shared::Policy::Averaged, "averaged"},
 };
 
 const char* word(Outcome outcome) {
@@ -45,11 +46,12 @@ double value_of(const Report& report, const char* check) {
 }
 
 double mean_staleness(const Report& report) {
-  double sum = 0;
+  double sum = 0, count = 0;
   for (size_t late = 0; late < report.staleness.size(); ++late) {
     sum += static_cast<double>(late) * static_cast<double>(report.staleness[late]);
+    count += static_cast<double>(report.staleness[late]);
   }
-  return sum / std::max<double>(1, static_cast<double>(report.updates));
+  return sum / std::max(1.0, count);
 }
 
 /// So late was this part of the updates, or less.
@@ -157,11 +159,12 @@ shared::Policy policy_named(const std::string& name) {
 
 Verdict verdict_of(const Report& report) {
   if (!report.failed().empty()) return Verdict::Broken;
-  if (report.options.policy == shared::Policy::Hogwild) {
-    return value_of(report, "D2") + value_of(report, "D3") > 0 ? Verdict::Lossy : Verdict::StaleCorrect;
-  }
+  const bool races = report.options.policy == shared::Policy::Hogwild;
+  if (races && value_of(report, "D2") + value_of(report, "D3") > 0) return Verdict::Lossy;
   if (report.staleness.size() > 1) return Verdict::StaleCorrect;
-  return Verdict::Exact;
+  // Its gradients are the sums of several workers', and those of one process are not added up in the same order.
+  const bool together = report.options.policy == shared::Policy::AllReduced;
+  return together && value_of(report, "C1") > 0 ? Verdict::Equivalent : Verdict::Exact;
 }
 
 std::string answer_of(const Report& report) {
@@ -169,6 +172,10 @@ std::string answer_of(const Report& report) {
                            std::to_string(quantile(report.staleness, 1)) + " at most";
   switch (report.verdict) {
     case Verdict::Exact:
+      if (report.options.policy == shared::Policy::Averaged) {
+        return "this training propagates its gradients correctly: it computes, to the bit, what one process computes "
+               "that trains as many copies and averages them likewise";
+      }
       return "this training propagates its gradients correctly: it computes, to the bit, what one process computes";
     case Verdict::Equivalent:
       return "this training propagates its gradients correctly: it computes what one process computes, but for the "

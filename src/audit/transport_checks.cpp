@@ -6,20 +6,53 @@
 #include <set>
 #include <utility>
 
+#include "audit/aggregation.h"
 #include "audit/checks.h"
 #include "audit/copy.h"
 #include "audit/numbers.h"
 
 namespace farad::audit {
 
-Finding check_fidelity(const Materials& all) {
-  uint64_t different = 0;
-  for (const auto& update : all.evidence.applied) {
-    const auto* sent = all.evidence.find_sent(update.worker, update.sequence);
-    different += !sent || sent->gradient != update.gradient;
+namespace {
+
+/// What an update should have been, `of(sent)` being each part of it: their mean. Undefined if a part is not known.
+template <class Of>
+at::Tensor mean_of_parts(const Materials& all, const Applied& update, Of of) {
+  std::vector<at::Tensor> gradients;
+  std::vector<double> samples;
+  for (const auto& part : update.parts) {
+    const auto* sent = all.evidence.find_sent(part.worker, part.sequence);
+    if (!sent || !sent->values.defined()) return {};
+    gradients.push_back(of(*sent));
+    samples.push_back(part.samples);
   }
-  return finding("B1", "the optimizer consumed what the worker had, to the bit", static_cast<double>(different), 0,
-                 "of " + std::to_string(all.evidence.applied.size()) + " updates");
+  return weighted_mean(gradients, samples);
+}
+
+}  // namespace
+
+Finding check_fidelity(const Materials& all) {
+  const auto note = "of " + std::to_string(all.evidence.applied.size()) + " updates";
+  const bool alone = std::all_of(all.evidence.applied.begin(), all.evidence.applied.end(),
+                                 [](const Applied& update) { return update.parts.size() == 1; });
+  if (alone) {
+    uint64_t different = 0;
+    for (const auto& update : all.evidence.applied) {
+      const auto* sent = all.evidence.find_sent(update.parts[0].worker, update.parts[0].sequence);
+      different += !sent || sent->gradient != update.gradient;
+    }
+    return finding("B1", "the optimizer consumed what the worker had, to the bit", static_cast<double>(different), 0,
+                   note);
+  }
+  double worst = 0;
+  for (const auto& update : all.evidence.applied) {
+    const auto expected = mean_of_parts(all, update, [](const Sent& sent) { return sent.computed; });
+    if (!expected.defined() || !update.values.defined()) continue;
+    const double apart = relative_distance(update.values, expected);
+    worst = apart <= worst ? worst : apart;
+  }
+  return finding("B1", "the optimizer consumed the mean of what the workers had", worst, all.sum_tolerance(),
+                 note + ", relative");
 }
 
 Finding check_freshness(const Materials& all) {
@@ -32,20 +65,22 @@ Finding check_freshness(const Materials& all) {
   double like_sum = 0;
   uint64_t repeated = 0;
   for (const auto& update : all.evidence.applied) {
-    const auto* sent = all.evidence.find_sent(update.worker, update.sequence);
-    if (!sent || !sent->values.defined() || !update.values.defined()) continue;
-    copy.load(sent->values);
-    if (copy.wants_average()) copy.load_average(sent->average);
-    const auto expected = copy.flat_reference(copy.batch(update.worker, update.sequence));
+    const auto expected = mean_of_parts(all, update, [&](const Sent& sent) {
+      copy.load(sent.values);
+      if (copy.wants_average()) copy.load_average(sent.average);
+      return copy.flat_reference(copy.batch(sent.worker, sent.sequence));
+    });
+    if (!expected.defined() || !update.values.defined()) continue;
+    const auto& first = update.parts.front();
     const double apart = relative_distance(update.values, expected);
     worst = apart <= worst ? worst : apart;  // Also if it is no number.
     ++compared;
-    auto& sum = sums[update.worker];
+    auto& sum = sums[first.worker];
     sum = sum.defined() ? sum + expected : expected.clone();
-    if (update.sequence > 1) like_sum += cosine(update.values, sum);
-    const auto before = previous.find(update.worker);
+    if (first.sequence > 1) like_sum += cosine(update.values, sum);
+    const auto before = previous.find(first.worker);
     repeated += before != previous.end() && before->second == update.gradient;
-    previous[update.worker] = update.gradient;
+    previous[first.worker] = update.gradient;
   }
   like_sum /= std::max(1, compared);
   std::string note =
@@ -58,7 +93,11 @@ Finding check_freshness(const Materials& all) {
 Finding check_exactly_once(const Materials& all) {
   std::map<std::pair<int, uint64_t>, int> times;
   for (const auto& sent : all.evidence.sent) times[{sent.worker, sent.sequence}] = 0;
-  for (const auto& update : all.evidence.applied) ++times[{update.worker, update.sequence}];
+  uint64_t parts = 0;
+  for (const auto& update : all.evidence.applied) {
+    for (const auto& part : update.parts) ++times[{part.worker, part.sequence}];
+    parts += update.parts.size();
+  }
   uint64_t missing = 0, doubled = 0;
   for (const auto& [which, count] : times) {
     missing += count == 0;
@@ -66,7 +105,8 @@ Finding check_exactly_once(const Materials& all) {
   }
   const auto& ended = all.board.ended();
   const auto applied = static_cast<uint64_t>(all.evidence.applied.size());
-  const uint64_t miscounted = ended.version != applied || ended.applied != applied;
+  const bool other_version = !all.averages() && ended.version != applied;  // There it counts averages.
+  const uint64_t miscounted = other_version || ended.applied != parts;
   return finding("B3", "each gradient was applied exactly once", static_cast<double>(missing + doubled + miscounted), 0,
                  std::to_string(missing) + " missing, " + std::to_string(doubled) + " twice; the model counts " +
                      std::to_string(ended.version));
@@ -95,9 +135,11 @@ Finding check_memory(const Materials& all) {
     const auto& seen = rows.joined(i);
     const auto& first = rows.joined(0);
     const auto name = "worker " + std::to_string(i);
-    wrong += complain(seen.inode == 0 || seen.inode != first.inode || seen.device != first.device,
-                      name + " has another memory");
-    wrong += complain(seen.canary != rows.ended().canary, name + " does not see what worker 0 writes");
+    if (!all.averages()) {  // There each has a copy, and means to.
+      wrong += complain(seen.inode == 0 || seen.inode != first.inode || seen.device != first.device,
+                        name + " has another memory");
+      wrong += complain(seen.canary != rows.ended().canary, name + " does not see what worker 0 writes");
+    }
     wrong += complain(seen.values != first.values, name + " began with other values");
     wrong += complain(!gradients.insert(rows.sent(i, 1).gradient).second, name + " has the gradient of another one");
   }

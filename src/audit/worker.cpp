@@ -18,6 +18,34 @@
 namespace farad::audit {
 namespace {
 
+/// Where the optimizer has just used the gradients, in whichever process that is.
+void write_down_applied(Board& board, const std::vector<Board::PartRow>& parts, uint64_t version, const Gradients& used,
+                        const Gradients& shapes) {
+  auto& row = board.append();
+  row.count = static_cast<int>(parts.size());
+  std::copy(parts.begin(), parts.end(), row.parts);
+  row.version = version;
+  row.gradient = hash(used);
+  const auto flat = flatten(used, shapes);
+  row.finite = all_finite(flat);
+  if (!board.in_sample(parts.front().worker, parts.front().sequence)) return;
+  row.slot = board.take_slot();
+  if (row.slot != 0) board.applied_gradient(row.slot).copy_(flat);
+}
+
+/// One that was made of several.
+void write_down_applied(Board& board, const shared::Update& update, const Gradients& used, const Gradients& shapes) {
+  if (used.empty()) return;  // An average of copies, which is not one of gradients.
+  std::vector<Board::PartRow> parts;
+  for (const auto& one : update.contributions) {
+    const int worker = board.worker_at(one.worker);
+    const uint64_t sequence = board.delivered(worker, one.sequence);
+    if (sequence == 0) return;  // The probe.
+    parts.push_back({worker, sequence, one.samples});
+  }
+  write_down_applied(board, parts, update.version, used, shapes);
+}
+
 class Worker {
  public:
   Worker(int number, const Setup& setup)
@@ -28,13 +56,14 @@ class Worker {
         local_(training_, options_),
         bound_(training_, options_),
         model_(join(setup.model)),
-        applier_(make_applier(training_, options_, model_, bound_.trained(), board_,
-                              [this](const shared::Update& update, const Gradients& used) { record(update, used); })) {}
+        applier_(make_applier(number_, training_, options_, model_, bound_.trained(), board_, observer())) {}
 
   void run() {
     look_at_memory();
     for (int i = 1; i <= options_.rounds; ++i) round(static_cast<uint64_t>(i));
     if (pending_) apply(pending_->sequence, pending_->gradients, pending_->samples);
+    if (options_.policy == shared::Policy::Managed) model_.settle();
+    if (options_.policy == shared::Policy::Averaged && options_.rounds % options_.average_every != 0) model_.average();
     finish();
   }
 
@@ -49,18 +78,26 @@ class Worker {
 
   /// Worker 0 makes the model, the others find it by its name.
   shared::Model join(const std::string& name) {
-    shared::Options how;
-    how.policy = policy_of(options_);
-    how.patience = options_.patience;
-    how.moving_average = training_.moving_average;
-    if (model_observes(options_)) {
-      how.observer = [this](const shared::Update& update, const Gradients& used) { record(update, used); };
+    auto how = model_options({training_, options_, board_, name});
+    if (model_observes(options_)) how.observer = observer();
+    std::optional<shared::Model> model;
+    for (int i = 0; i < options_.workers; ++i) {  // In order, in which copies are added up when they are averaged.
+      if (i == number_) {
+        model = i == 0 ? shared::Model::create(name, bound_.tensors(), settings_for(training_, options_), how)
+                       : shared::Model::attach(name, bound_.tensors(), how);
+      }
+      board_.meet(turn_);
     }
-    if (number_ != 0) board_.meet(turn_);
-    auto model = number_ == 0 ? shared::Model::create(name, bound_.tensors(), settings_for(training_, options_), how)
-                              : shared::Model::attach(name, bound_.tensors(), how);
-    if (number_ == 0) board_.meet(turn_);
-    return model;
+    board_.joined(number_).seat = model->worker();
+    return std::move(*model);
+  }
+
+  shared::Observer observer() {
+    return [this](const shared::Update& update, const Gradients& used) {
+      if (!update.contributions.empty()) return write_down_applied(board_, update, used, local_.trained());
+      if (applying_ == 0) return;  // The probe is not one of the training's.
+      write_down_applied(board_, {{number_, applying_, 1}}, update.version, used, local_.trained());
+    };
   }
 
   /// Do all have the same memory? Worker 0 writes into its parameters, the others look into theirs.
@@ -101,7 +138,12 @@ class Worker {
   }
 
   void read() {
-    version_read_ = model_.pull(local_.tensors());
+    if (options_.policy == shared::Policy::Averaged) {  // Its own copy is what it trains.
+      version_read_ = model_.version();
+      local_.load(bound_.values());
+    } else {
+      version_read_ = model_.pull(local_.tensors());
+    }
     if (training_.moving_average == 0 || (average_.defined() && injected("stale-average"))) return;
     read_average();
     if (local_.wants_average()) local_.load_average(average_);
@@ -122,6 +164,7 @@ class Worker {
     if (sequence == 1) board_.first_gradient(number_).copy_(flatten(gradients, local_.trained()));
     if (!board_.in_sample(number_, sequence)) return;
     board_.read_values(number_, sequence).copy_(local_.values());
+    board_.sent_gradient(number_, sequence).copy_(flatten(gradients, local_.trained()));
     if (average_.defined()) board_.read_average(number_, sequence).copy_(average_);
   }
 
@@ -144,22 +187,8 @@ class Worker {
 
   void apply(uint64_t sequence, const Gradients& gradients, int64_t samples) {
     applying_ = sequence;
+    board_.delivered(number_, ++deliveries_) = sequence;
     applier_->apply(gradients, samples);
-  }
-
-  /// Called where the optimizer has just used the gradients.
-  void record(const shared::Update& update, const Gradients& used) {
-    if (applying_ == 0) return;  // The probe is not one of the training's.
-    auto& row = board_.append();
-    row.worker = number_;
-    row.sequence = applying_;
-    row.version = update.version;
-    row.gradient = hash(used);
-    const auto flat = flatten(used, local_.trained());
-    row.finite = all_finite(flat);
-    if (!board_.in_sample(number_, applying_)) return;
-    row.slot = board_.take_slot();
-    if (row.slot != 0) board_.applied_gradient(row.slot).copy_(flat);
   }
 
   /// Whoever still uses what was sent will have it in his numbers.
@@ -172,26 +201,35 @@ class Worker {
 
   void finish() {
     board_.meet(turn_);
-    if (number_ == 0) {
-      const auto stats = model_.stats();
-      auto& ended = board_.ended();
-      ended.version = stats.version;
-      for (const auto& worker : stats.workers) ended.applied += worker.applied;
-      ended.snapshots = stats.snapshots;
-      ended.torn = stats.snapshots_torn;
-      board_.last().copy_(values_now());
-      if (training_.moving_average > 0) {
-        if (!injected("stale-average")) read_average();
-        board_.last_average().copy_(average_);
-      }
-      applying_ = 0;
-      Gradients probe;
-      for (const auto& tensor : local_.trained()) probe.push_back(tensor.detach().clone());
-      unflatten(probe_gradient(local_.elements(), options_.dtype), probe);
-      applier_->apply(probe, 1);
-      board_.probed().copy_(values_now());
-    }
+    if (number_ == 0) sum_up();
     board_.meet(turn_);
+    // Under AllReduced all have to take part; those of the others have no weight.
+    if (number_ == 0 || options_.policy == shared::Policy::AllReduced) probe();
+    board_.meet(turn_);
+    board_.counter(Board::Done).store(1);
+  }
+
+  void sum_up() {
+    const auto stats = model_.stats();
+    auto& ended = board_.ended();
+    ended.version = stats.version;
+    for (const auto& worker : stats.workers) ended.applied += worker.applied;
+    board_.last().copy_(values_now());
+    if (training_.moving_average == 0) return;
+    if (!injected("stale-average")) read_average();
+    board_.last_average().copy_(average_);
+  }
+
+  void probe() {
+    if (options_.policy == shared::Policy::Averaged) return;  // No two optimizers of theirs remember the same.
+    applying_ = 0;
+    board_.delivered(number_, ++deliveries_) = 0;
+    Gradients parts;
+    for (const auto& tensor : local_.trained()) parts.push_back(tensor.detach().clone());
+    unflatten(probe_gradient(local_.elements(), options_.dtype), parts);
+    applier_->apply(parts, number_ == 0 ? 1 : 0);
+    if (options_.policy == shared::Policy::Managed) model_.settle();
+    if (number_ == 0) board_.probed().copy_(values_now());
   }
 
   at::Tensor values_now() {
@@ -214,14 +252,32 @@ class Worker {
   at::Tensor average_;  // Flat, as it was read last.
   uint64_t average_version_ = 0;
   uint64_t applying_ = 0;
+  uint64_t deliveries_ = 0;
   Gradients first_;
   std::optional<Pending> pending_;
 };
 
 }  // namespace
 
-shared::Policy policy_of(const Options& options) {
-  return options.inject == "no-lock" ? shared::Policy::Hogwild : options.policy;
+shared::Options model_options(const Setup& setup) {
+  const auto& options = setup.options;
+  shared::Options how;
+  how.policy = options.inject == "no-lock" ? shared::Policy::Hogwild : options.policy;
+  how.patience = options.patience;
+  how.moving_average = setup.training.moving_average;
+  how.members = options.workers;
+  how.average_every = options.average_every;
+  return how;
+}
+
+void manage(const Setup& setup) {
+  Copy bound(setup.training, setup.options);
+  auto how = model_options(setup);
+  how.observer = [&](const shared::Update& update, const Gradients& used) {
+    write_down_applied(setup.board, update, used, bound.trained());
+  };
+  auto model = shared::Model::attach(setup.model, bound.tensors(), how);
+  while (setup.board.counter(Board::Done).load() == 0) model.manage(std::chrono::milliseconds(5));
 }
 
 at::Tensor probe_gradient(int64_t elements, c10::ScalarType type) {

@@ -16,8 +16,11 @@ struct Setup {
   std::string model;  ///< its name
 };
 
-/// The policy that the model really gets: one of the defects says that it locks, and does not.
-shared::Policy policy_of(const Options& options);
+/// How the model of a run is made, and joined; without an observer.
+shared::Options model_options(const Setup& setup);
+
+/// The life of the manager's process, if the policy has one.
+void manage(const Setup& setup);
 
 /// The life of one worker process: joins, trains for so many rounds as a program would that is written on farad, with
 /// the defect that the options name, and writes down what it does.

@@ -41,6 +41,48 @@ TEST(Audit, HogwildIsLossyWithinItsBound) {
   EXPECT_EQ(report.verdict, Verdict::Lossy) << report.table();
 }
 
+TEST(Audit, AllReducedIsOneProcessButForTheOrderOfSums) {
+  auto options = small(shared::Policy::AllReduced);
+  options.workers = 3;
+  const auto report = audit::run(audit::builtin(), options);
+  EXPECT_EQ(report.verdict, Verdict::Equivalent) << report.table();
+  EXPECT_EQ(report.updates, 12u);
+  EXPECT_EQ(report.find("D4")->value, 0) << report.table();
+}
+
+TEST(Audit, ManagedIsCorrectForTheVersionThatWasRead) {
+  const auto report = audit::run(audit::builtin(), small(shared::Policy::Managed));
+  EXPECT_EQ(report.verdict, Verdict::StaleCorrect) << report.table();
+  EXPECT_EQ(report.find("D4")->value, 0) << report.table();
+}
+
+TEST(Audit, AveragedIsOneProcessThatAveragesLikewise) {
+  auto options = small(shared::Policy::Averaged);
+  options.workers = 3;
+  const auto report = audit::run(audit::builtin(), options);
+  EXPECT_EQ(report.verdict, Verdict::Exact) << report.table();
+  EXPECT_THAT(report.json(), HasSubstr("averages them likewise"));
+}
+
+TEST(Audit, WrongWeightsAreNoticedWhereTheModelAggregates) {
+  for (const char* fault : {"divide-by-N", "no-divide"}) {
+    auto options = small(shared::Policy::AllReduced);
+    options.inject = fault;
+    EXPECT_THAT(audit::run(audit::builtin(), options).failed(), testing::Contains("C1")) << fault;
+  }
+}
+
+TEST(Audit, WhatGoesAroundTheModelIsNotSeenToHaveBeenApplied) {
+  auto training = audit::builtin();
+  training.deliver = [](const audit::Delivery& delivery) {
+    const c10::NoGradGuard no_grad;
+    for (size_t i = 0; i < delivery.gradients.size(); ++i) {
+      delivery.parameters[i].sub_(delivery.gradients[i], 0.01);
+    }
+  };
+  EXPECT_THAT(audit::run(training, small()).failed(), testing::IsSupersetOf({"B3", "D4"}));
+}
+
 TEST(Audit, OneWorkerIsExact) {
   auto options = small();
   options.workers = 1;

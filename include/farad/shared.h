@@ -139,7 +139,8 @@ struct Stats {
 uint64_t stream_seed(uint64_t seed, uint64_t worker);
 
 /// A module's parameters, buffers and optimizer state in a segment of shared memory, which any process of this machine
-/// finds by its name. The segment ends with the last process that uses it, however that one ends.
+/// finds by its name: that is what one sends to another, as an argument of a call, for it to attach. The segment ends
+/// with the last process that uses it, however that one ends.
 ///
 /// The module that is given to create() or attach() is bound to the segment: its tensors lie there, and it sees what
 /// others make of them at once. Whoever computes gradients while others train pulls the values into a module of its own

@@ -10,7 +10,7 @@ namespace farad {
 /// first to fail threw is thrown here as RemoteError, its death as PeerLost; the others are ended then.
 ///
 /// Forks: call it before libtorch ran in parallel, a Worker joined or a thread was started; later it throws, and says
-/// so.
+/// so. A shared::Model may be there: each process that uses it is a worker of its own.
 void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options = {});
 
 /// The same in n threads of this process. What the first to fail threw is thrown as it is.

@@ -2,8 +2,13 @@
 
 namespace farad::base {
 
+/// What a thread is called beside which a process may fork: one that holds no lock and has nothing that others need,
+/// but for memory of the C library, which minds forks itself. The broker of a model in shared memory is one.
+inline constexpr char broker_thread[] = "farad-broker";
+
 /// How many threads this process has that libraries did not start when they were loaded, before main(). OpenBLAS does
-/// that, and knows how to survive a fork; of others a fork would leave half-done work behind. This one not counted.
+/// that, and knows how to survive a fork; of others a fork would leave half-done work behind. This one and brokers not
+/// counted.
 int threads_started();
 
 }  // namespace farad::base

@@ -1,6 +1,7 @@
 #include "shared/broker.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -9,9 +10,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "base/thread_census.h"
 #include "shm/fd.h"
 
 namespace farad::shared {
@@ -124,7 +127,9 @@ Broker::Broker(std::string name, std::shared_ptr<Segment> segment, base::Fd list
       listening_(std::move(listening)),
       waiting_(std::move(waiting)),
       stop_(::eventfd(0, EFD_CLOEXEC)),
-      thread_([this] { work(); }) {}
+      thread_([this] { work(); }) {
+  ::pthread_setname_np(thread_.native_handle(), base::broker_thread);
+}
 
 Broker::~Broker() {
   if (!thread_.joinable()) return;  // What would stop it is shared with the parent, whose thread it would stop.
@@ -135,7 +140,9 @@ Broker::~Broker() {
 
 void Broker::forget(std::unique_ptr<Broker> broker) {
   if (!broker) return;
-  broker->thread_.detach();
+  // A handle of a thread that is not there must not be touched: the C library may have given its memory to a new one,
+  // which would be detached instead. So the handle is overwritten, not ended.
+  std::construct_at(&broker->thread_);
 }
 
 /// False once it is to stop.

@@ -13,8 +13,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How often one that waits looks whether the manager has ended: nobody is told of that.
-constexpr auto look_around = 20ms;
 constexpr uint64_t nobody = 0;
 
 void ring(std::atomic<uint32_t>& bell) {

@@ -15,8 +15,6 @@ constexpr int tries = 8;
 /// For how long those who write without a lock are held up: a copy of 100 MB takes 20 ms.
 constexpr auto moment = std::chrono::milliseconds(200);
 
-int64_t nanoseconds(base::TimePoint when) { return std::chrono::nanoseconds(when.time_since_epoch()).count(); }
-
 /// Others may write there meanwhile. Whether they did is looked at before and after.
 __attribute__((no_sanitize("thread"))) void copy_racing(char* to, const char* from, size_t bytes) {
   std::memcpy(to, from, bytes);
@@ -34,7 +32,8 @@ base::Status Reader::copy(const std::vector<Part>& parts, Writer& writer, base::
   }
   if (!locked_) {
     if (copy_at_rest(parts, deadline, seen)) return {};
-    seen.torn = true;
+    seen = {header.books.version.load(), true};
+    copy_all(parts);  // As it is: those who write have kept it from being copied at all.
     header.torn.fetch_add(1, std::memory_order_relaxed);
     return {};
   }
@@ -46,14 +45,17 @@ bool Reader::try_copy(const std::vector<Part>& parts, Seen& seen) const {
   const uint64_t sequence = header.sequence.load(std::memory_order_acquire);
   if (sequence % 2 != 0 || (!locked_ && somebody_writes())) return false;
   seen.version = header.books.version.load();
-  for (const auto& part : parts) {
-    if (part.bytes == 0) continue;
-    copy_racing(static_cast<char*>(part.to), segment_->values() + part.offset, part.bytes);
-  }
+  copy_all(parts);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (header.sequence.load(std::memory_order_relaxed) != sequence) return false;
   // One that has begun since is seen at it, or has made another version.
   return locked_ || (!somebody_writes() && header.books.version.load() == seen.version);
+}
+
+void Reader::copy_all(const std::vector<Part>& parts) const {
+  for (const auto& part : parts) {
+    if (part.bytes > 0) copy_racing(static_cast<char*>(part.to), segment_->values() + part.offset, part.bytes);
+  }
 }
 
 bool Reader::somebody_writes() const {

@@ -29,6 +29,7 @@ class Reader {
 
  private:
   bool try_copy(const std::vector<Part>& parts, Seen& seen) const;
+  void copy_all(const std::vector<Part>& parts) const;
   bool somebody_writes() const;
   bool copy_at_rest(const std::vector<Part>& parts, base::TimePoint deadline, Seen& seen) const;
 

@@ -12,16 +12,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How often one that waits looks whether another has ended: nobody is told of that.
-constexpr auto look_around = 20ms;
 /// How long who gives up waits for the lock, to be sure that it is not counted on any more.
 constexpr auto last_word = 1s;
 
 std::string named(uint32_t seat, uint32_t pid) {
   return "worker " + std::to_string(seat) + " (process " + std::to_string(pid) + ")";
 }
-
-int64_t nanoseconds(base::TimePoint when) { return std::chrono::nanoseconds(when.time_since_epoch()).count(); }
 
 }  // namespace
 

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "base/status.h"
 #include "shared/segment.h"
 
 namespace farad::shared {
+
+/// How often one that waits for another process looks whether that has ended: nobody is told of it.
+inline constexpr std::chrono::milliseconds look_around{20};
 
 /// Takes a seat that is free or whose process has ended; the caller has the lock. Invalid if all are taken.
 base::Status take_seat(Header& header, uint32_t& seat);

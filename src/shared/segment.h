@@ -1,10 +1,12 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/status.h"
 #include "shared/layout.h"
@@ -12,6 +14,9 @@
 #include "shm/memory.h"
 
 namespace farad::shared {
+
+/// The steady clock as a number, which is the same in all processes of a machine.
+inline int64_t nanoseconds(base::TimePoint when) { return std::chrono::nanoseconds(when.time_since_epoch()).count(); }
 
 /// What is known of the updates of one worker.
 struct Tally {

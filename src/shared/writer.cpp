@@ -28,8 +28,6 @@ void copy(const Books& from, Books& to) {
   }
 }
 
-int64_t nanoseconds_now() { return std::chrono::nanoseconds(base::Clock::now().time_since_epoch()).count(); }
-
 }  // namespace
 
 base::Status Writer::acquire(base::TimePoint deadline) {
@@ -131,7 +129,7 @@ Writer::Done Writer::unlocked(const Work& work) {
   done.sequence = work.sequence;
   // Whoever wants to see the model at rest asks for a moment, and then looks who writes; we the other way round, so one
   // of us sees the other. Should he be killed, the moment passes.
-  for (seat.writing.store(1); nanoseconds_now() < header.pause_until.load(); seat.writing.store(1)) {
+  for (seat.writing.store(1); nanoseconds(base::Clock::now()) < header.pause_until.load(); seat.writing.store(1)) {
     seat.writing.store(0);
     ::sched_yield();
   }

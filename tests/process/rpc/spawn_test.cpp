@@ -1,11 +1,15 @@
 // spawn() forks, so no case here may leave a thread behind, and the one that starts a thread comes last.
 
+#include <ATen/ATen.h>
+#include <farad/shared.h>
 #include <farad/spawn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -50,6 +54,28 @@ class Shared {
  private:
   std::atomic<int>* value_;
 };
+
+/// Attaches to the model that it is told of, and steps it.
+int64_t step_model(const std::string& name) {
+  torch::nn::Linear module(2, 2);
+  auto model = shared::Model::attach(name, module);
+  return static_cast<int64_t>(model.step({at::ones({2, 2}), at::ones({2})}).version);
+}
+
+TEST(Spawn, ForksBesideAModelThatEachProcessUsesOrIsToldOfByACall) {
+  Shared right;
+  const auto name = "test-spawn-" + std::to_string(getpid());
+  torch::nn::Linear module(2, 2);
+  const auto before = module->bias.detach().clone();
+  auto model = shared::Model::create(name, module, torch::optim::SGDOptions(1));
+  spawn(2, [&](Worker& worker) {
+    *right += model.step({at::ones({2, 2}), at::ones({2})}).worker > 0;
+    if (worker.rank() == 0) *right += worker.rpc_sync<step_model>("worker1", name) > 0;
+  });
+  EXPECT_EQ(*right, 3);
+  EXPECT_EQ(model.version(), 3u);
+  EXPECT_TRUE(at::equal(module->bias, before - 1 - 1 - 1));
+}
 
 TEST(Spawn, RunsEachMemberInAProcessOfItsOwn) {
   Shared right;

@@ -8,6 +8,7 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -90,6 +91,22 @@ TEST(SharedObserver, UndoesAnUpdateUnderLockedByAnException) {
   EXPECT_THROW(model.step(), std::runtime_error);
   EXPECT_EQ(model.version(), 0u);
   expect_equal(bound, linear());
+}
+
+TEST(SharedObserver, OfOneThatWritesWithoutALockMayLookAndIsToldThatItIsTorn) {
+  Linear bound = linear(), other = linear();
+  const auto name = fresh_name();
+  std::optional<Model> looking;
+  Model::Snapshot seen;
+  auto model = Model::create(
+      name, bound, torch::optim::SGDOptions(0.5),
+      {.policy = Policy::Hogwild, .observer = [&](const Update&, const auto&) { seen = looking->snapshot(); }});
+  looking.emplace(Model::attach(name, other));
+  set_gradients(bound, 0);
+  model.step();
+  EXPECT_TRUE(seen.torn);
+  EXPECT_TRUE(at::equal(seen.tensors[0].second, bound->weight)) << "what is there is copied all the same";
+  EXPECT_EQ(model.stats().snapshots_torn, 1u);
 }
 
 TEST_P(SharedState, TrainingGoesOnFromACheckpointToTheBit) {

@@ -44,7 +44,7 @@ const char* to_string(Placement placement) {
 
 int core_for(Placement placement, int process) {
   if (placement == Placement::Unpinned) return -1;
-  return placement == Placement::TwoCores && process == 1 ? cores().second : cores().first;
+  return placement == Placement::TwoCores && process % 2 == 1 ? cores().second : cores().first;
 }
 
 Children::~Children() {

@@ -7,11 +7,11 @@
 
 namespace farad::bench {
 
-/// Where two processes that talk to each other run.
+/// Where processes that talk to each other run.
 enum class Placement { SameCore, TwoCores, Unpinned };
 
 const char* to_string(Placement);
-/// The core for the n-th of the two; -1 to leave it to the kernel.
+/// The core for the n-th of them, in turn if there are more than cores; -1 to leave it to the kernel.
 int core_for(Placement, int process);
 
 /// Processes that belong together. Whatever happens, none is left behind.

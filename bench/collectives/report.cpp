@@ -1,0 +1,88 @@
+#include "collectives/report.h"
+
+#include <cstdio>
+#include <string>
+
+#include "collectives/roles.h"
+#include "common/sample.h"
+
+namespace farad::bench {
+namespace {
+
+using nlohmann::json;
+
+/// How much faster than Gloo each case has to be through shared memory, in the order of `cases`.
+constexpr double least_ratios[] = {10, 5, 3, 5};
+constexpr double most_copies = 2.5;
+constexpr double least_share_of_link = 0.8;
+
+const char* verdict(bool reached) { return reached ? "reached" : "MISSED"; }
+
+/// Where the kernel moves processes about, it is shown and binds nobody.
+bool binds(const std::string& placement) { return placement != "unpinned"; }
+
+bool print_case(const json& whos, size_t which, bool binding) {
+  bool reached = true;
+  const Case& what = cases[which];
+  std::printf("    %s: p50 / p99\n", what.name);
+  for (const auto& [who, measured] : whos.items()) {
+    const auto sample = measured[what.name].get<Sample>();
+    std::printf("      %-6s %9s / %9s", who.c_str(), readable_time(sample.p50).c_str(),
+                readable_time(sample.p99).c_str());
+    if (who != "torch" && whos.contains("torch")) {
+      const double ratio = whos["torch"][what.name].get<Sample>().p50 / sample.p50;
+      std::printf("  %5.1fx", ratio);
+      if (who == "shm" && binding) {
+        std::printf(" (at least %.0fx)  %s", least_ratios[which], verdict(ratio >= least_ratios[which]));
+        reached &= ratio >= least_ratios[which];
+      }
+    }
+    if (who == "shm" && what.bytes == largest_bytes) {
+      const double copies = sample.p50 / measured["copy"].get<Sample>().p50;
+      std::printf("  %.2f copies", copies);
+      if (binding) std::printf(" (at most %.1f)  %s", most_copies, verdict(copies <= most_copies));
+      reached &= !binding || copies <= most_copies;
+    }
+    std::printf("\n");
+  }
+  return reached;
+}
+
+bool print_ranks(const std::string& ranks, const json& placements) {
+  bool reached = true;
+  for (const auto& [placement, whos] : placements.items()) {
+    std::printf("\n  %s members, %s; all of them copy 128 MiB once in %s\n", ranks.c_str(), placement.c_str(),
+                readable_time(whos["shm"]["copy"].get<Sample>().p50).c_str());
+    for (size_t which = 0; which < std::size(cases); ++which) {
+      reached &= print_case(whos, which, binds(placement));
+    }
+  }
+  return reached;
+}
+
+/// What one direction of the link carries while it is full: all_reduce of two members sends the tensor each way.
+bool print_link(const json& link) {
+  if (link.contains("skipped")) {
+    std::printf("\nBetween two machines: not measured (%s)\n", link["skipped"].get<std::string>().c_str());
+    return true;
+  }
+  const auto sample = link["time"].get<Sample>();
+  const double bits = 8 * link["bytes"].get<double>() / (sample.p50 / 1e6);
+  const double share = bits / link["bits per second"].get<double>();
+  std::printf("\nBetween two machines, 1 Gbit/s: all_reduce of %s in %s, %.0f %% of the link (at least %.0f %%)  %s\n",
+              readable_bytes(link["bytes"].get<size_t>()).c_str(), readable_time(sample.p50).c_str(), 100 * share,
+              100 * least_share_of_link, verdict(share >= least_share_of_link));
+  return share >= least_share_of_link;
+}
+
+}  // namespace
+
+bool report(const json& results) {
+  bool reached = true;
+  std::printf("\nCollectives, beside Gloo\n");
+  for (const auto& [ranks, placements] : results["members"].items()) reached &= print_ranks(ranks, placements);
+  reached &= print_link(results["link"]);
+  return reached;
+}
+
+}  // namespace farad::bench

@@ -41,8 +41,9 @@ class Block {
 };
 
 /// The memory a worker lends to others on its machine. Blocks are used again: fresh pages cost more than the copy into
-/// them. A block that was lent comes back when its borrower says so or is known to have ended; not before, because one
-/// that is only silent may still write. Any thread.
+/// them; but in turn, because what another core has just read costs several times as much to write. A block that was
+/// lent comes back when its borrower says so or is known to have ended; not before, because one that is only silent may
+/// still write. Any thread.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   static std::shared_ptr<Arena> make(size_t limit) { return std::shared_ptr<Arena>(new Arena(limit)); }
@@ -69,7 +70,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   };
 
   explicit Arena(size_t limit) : limit_(limit) {}
-  std::shared_ptr<Block> take_idle(size_t capacity) REQUIRES(mutex_);
+  std::shared_ptr<Block> take_idle(size_t capacity, size_t out_of_bytes) REQUIRES(mutex_);
   void collect(bool also_of_the_dead) REQUIRES(mutex_);
   bool make_room(size_t capacity) REQUIRES(mutex_);
 

@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <set>
+
 #include "wire/incoming.h"
 #include "wire/outgoing.h"
 
@@ -87,11 +89,11 @@ TEST_F(Lending, StridesAndRequiresGradTravelAlong) {
 TEST_F(Lending, TheBlockIsFreeWhenTheReceivedTensorDies) {
   auto received = send(0, at::ones({elements}));
   EXPECT_EQ(sides[0].arena->stats().lent, 1u);
-  const void* memory = received.data_ptr();
   received.reset();
   EXPECT_EQ(sides[0].arena->stats().lent, 0u);
-  received = send(0, at::ones({elements}));
-  EXPECT_EQ(received.data_ptr(), memory) << "used again";
+  std::set<const void*> memory;
+  for (int i = 0; i < 20; ++i) memory.insert(send(0, at::ones({elements})).data_ptr());
+  EXPECT_LE(memory.size(), 11u) << "used again, in turn";
 }
 
 TEST_F(Lending, ATensorOutlivesTheConnectionItCameThrough) {

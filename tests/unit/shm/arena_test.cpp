@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <vector>
+
 namespace farad::shm {
 namespace {
 
@@ -65,10 +67,22 @@ TEST(Process, HasEndedOnlyWhenItHas) {
 
 TEST(Arena, UsesABlockAgain) {
   auto arena = Arena::make(64 * mib);
-  auto block = arena->allocate(mib);
+  auto block = arena->allocate(4 * mib);
   const uint64_t id = block->id();
   arena->give_back(std::move(block));
-  EXPECT_EQ(arena->allocate(mib)->id(), id);
+  EXPECT_EQ(arena->allocate(4 * mib)->id(), id);
+}
+
+TEST(Arena, UsesSmallBlocksInTurn) {
+  auto arena = Arena::make(64 * mib);
+  std::vector<uint64_t> ids;
+  for (int i = 0; i < 12; ++i) {
+    auto block = arena->allocate(mib);
+    ids.push_back(block->id());
+    arena->give_back(std::move(block));
+  }
+  EXPECT_EQ(arena->stats().bytes, 4u * mib);
+  for (size_t i = 4; i < ids.size(); ++i) EXPECT_EQ(ids[i], ids[i - 4]) << "the one used longest ago";
 }
 
 TEST(Arena, TakesNoMoreThanItsLimit) {

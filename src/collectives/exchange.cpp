@@ -168,16 +168,12 @@ Session::Request request_of(const Session& session, const Exchange& what) {
   Session::Request request{what.path, what.signature, {}, {}, what.to, what.from, what.can_return};
   request.tensors.resize(what.gives.size());
   request.requires_grad.resize(what.gives.size());
-  // The caller may change what it gave as soon as the call returns, and letters may still be on their way then.
-  std::map<const c10::TensorImpl*, at::Tensor> copies;
   const bool records = c10::GradMode::is_enabled();
   const c10::AutoGradMode no_history(false);
   for (const int member : what.to) {
     const auto& given = what.gives[static_cast<size_t>(member)];
     if (member == session.rank() || !given.defined()) continue;
-    auto& copy = copies[given.unsafeGetTensorImpl()];
-    if (!copy.defined()) copy = given.detach().clone(at::MemoryFormat::Contiguous);
-    request.tensors[static_cast<size_t>(member)] = copy;
+    request.tensors[static_cast<size_t>(member)] = passing(given);
     request.requires_grad[static_cast<size_t>(member)] = records && given.requires_grad();
   }
   return request;

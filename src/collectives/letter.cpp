@@ -1,9 +1,26 @@
 #include "collectives/letter.h"
 
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
 #include "rpc/protocol.h"
 #include "wire/value.h"
 
 namespace farad::collectives {
+
+at::Tensor passing(const at::Tensor& given) {
+  if (!given.defined()) return {};
+  if (!given.device().is_cpu() || given.is_conj() || given.is_neg()) {
+    const c10::AutoGradMode no_history(false);
+    return given.detach().clone(at::MemoryFormat::Contiguous);
+  }
+  const c10::InferenceMode without_versions;
+  auto alias = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(given.storage()),
+                                                        c10::DispatchKeySet(c10::DispatchKey::CPU), given.dtype());
+  alias.unsafeGetTensorImpl()->set_sizes_and_strides(given.sizes(), given.strides());
+  alias.unsafeGetTensorImpl()->set_storage_offset(given.storage_offset());
+  return alias;
+}
 
 wire::Message encode(const Letter& letter) {
   wire::Message message;

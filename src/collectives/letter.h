@@ -55,6 +55,11 @@ struct Letter {
   FARAD_FIELDS(kind, group, path, contribution, code, why, since)
 };
 
+/// A tensor for a letter. Whoever gave it may change it as soon as the operation is over, and the letter may still be
+/// on its way then: so this one lies in the same memory but counts no versions, and a transport that has to keep it for
+/// later copies it (wire/outgoing.h). What is written at once, as almost all is, is not copied for that.
+at::Tensor passing(const at::Tensor& given);
+
 wire::Message encode(const Letter& letter);
 /// Protocol if this is none.
 base::Status decode(wire::Message& message, Letter& letter);

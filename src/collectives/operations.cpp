@@ -8,6 +8,9 @@
 
 #include "collectives/exchange.h"
 #include "collectives/reduction.h"
+#include "collectives/ring.h"
+#include "collectives/slices.h"
+#include "collectives/steps.h"
 #include "wire/dtype.h"
 
 namespace farad::collectives {
@@ -15,12 +18,9 @@ namespace {
 
 using at::Tensor;
 
-/// From this size on, a reduction is done in slices: each member reduces one, and then hands it out. That moves
-/// 2 (n - 1) / n times the tensor through each member, which is the least there is, instead of n - 1 times; but in two
-/// rounds. Of two members there is nothing to be gained.
-constexpr size_t sliced_from_bytes = 64 << 10;
-
-bool is_sliced(const Tensor& input, int size) { return size > 2 && input.nbytes() >= sliced_from_bytes; }
+bool is_large(const Tensor& input, const Session& session) {
+  return session.size() > 1 && input.nbytes() >= session.algorithms().slices_from;
+}
 
 Signature signature_of(Operation operation, const std::vector<Tensor>& inputs, int64_t number = 0, Op op = Op::Sum) {
   Signature signature{operation, static_cast<uint8_t>(op), number, 0, {}, false};
@@ -69,10 +69,17 @@ std::vector<Tensor> slices_of(const Tensor& flat, int count) {
   return slices;
 }
 
-Tensor reduce_own_slice(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op) {
-  auto scatter = of_all(ticket, signature, slices_of(at::reshape(input, {-1}), ticket.session()->size()));
+Tensor reduce_own_slice(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op, uint64_t which) {
+  auto scatter = of_all(ticket, signature, slices_of(at::reshape(input, {-1}), ticket.session()->size()), which);
   scatter.keeps_own = false;
   return reduce(exchange(ticket.session(), std::move(scatter)).tensors, op);
+}
+
+/// Everybody's input to everybody, in one exchange.
+Tensor reduce_whole(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op, uint64_t which = 0) {
+  auto what = of_same(ticket, signature, input, which);
+  what.keeps_own = false;
+  return reduce(exchange(ticket.session(), std::move(what)).tensors, op);
 }
 
 }  // namespace
@@ -80,12 +87,15 @@ Tensor reduce_own_slice(const Ticket& ticket, const Signature& signature, const 
 Tensor all_reduce(const Ticket& ticket, const Tensor& input, Op op) {
   const auto& session = ticket.session();
   const auto signature = signature_of(Operation::AllReduce, {input}, 0, op);
-  if (!is_sliced(input, session->size())) {
-    auto what = of_same(ticket, signature, input);
-    what.keeps_own = false;
-    return reduce(exchange(session, std::move(what)).tensors, op);
-  }
-  auto gather = of_same(ticket, signature, reduce_own_slice(ticket, signature, input, op), 1);
+  if (!is_large(input, *session)) return reduce_whole(ticket, signature, input, op);
+  const auto reduce_large =
+      session->algorithms().large == Algorithms::Large::Ring ? reduce_in_a_ring : reduce_in_slices;
+  if (auto result = reduce_large(ticket, signature, input, op)) return *std::move(result);
+
+  // A gradient goes through it. That takes one step; and of two members there is nothing to be gained by slices then.
+  constexpr auto first = differentiable_meeting;
+  if (session->size() == 2) return reduce_whole(ticket, signature, input, op, first);
+  auto gather = of_same(ticket, signature, reduce_own_slice(ticket, signature, input, op, first), first + 1);
   gather.keeps_own = false;
   return at::reshape(at::cat(exchange(session, std::move(gather)).tensors), input.sizes());
 }

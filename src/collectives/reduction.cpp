@@ -30,4 +30,20 @@ at::Tensor reduce(const std::vector<at::Tensor>& tensors, Op op) {
   return tensors.size() == 1 ? result.clone() : result;
 }
 
+void reduce_into(at::Tensor& out, const std::vector<at::Tensor>& tensors, Op op) {
+  if (op == Op::Max) {
+    at::amax_out(out, at::stack(tensors), 0);
+    return;
+  }
+  if (op == Op::Min) {
+    at::amin_out(out, at::stack(tensors), 0);
+    return;
+  }
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    const auto& so_far = i == 1 ? tensors[0] : out;
+    op == Op::Product ? at::mul_out(out, so_far, tensors[i]) : at::add_out(out, so_far, tensors[i]);
+  }
+  if (op == Op::Mean) out.div_(static_cast<double>(tensors.size()));
+}
+
 }  // namespace farad::collectives

@@ -15,4 +15,7 @@ void check_reducible(const at::Tensor& tensor, Op op, const char* operation);
 /// the others, without a division.
 at::Tensor reduce(const std::vector<at::Tensor>& tensors, Op op);
 
+/// The same values, into memory that is there; without gradients. Not of one tensor only.
+void reduce_into(at::Tensor& out, const std::vector<at::Tensor>& tensors, Op op);
+
 }  // namespace farad::collectives

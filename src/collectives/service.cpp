@@ -4,7 +4,8 @@
 
 namespace farad::collectives {
 
-std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout) {
+std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout,
+                                       const Algorithms& algorithms) {
   std::shared_ptr<Session> session;
   decltype(early_)::mapped_type early;
   decltype(lost_) lost;
@@ -12,7 +13,7 @@ std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, st
   {
     base::Lock lock(mutex_);
     GroupId id{made_[ranks]++, ranks};
-    session = std::make_shared<Session>(id, rank, timeout, services_);
+    session = std::make_shared<Session>(id, rank, timeout, services_, algorithms);
     std::erase_if(sessions_, [](const auto& entry) { return entry.second.expired(); });
     sessions_.emplace(id, session);
     if (auto found = early_.extract(id)) early = std::move(found.mapped());

@@ -16,7 +16,8 @@ class Service final : public rpc::Mailbox {
   explicit Service(Services services) : services_(std::move(services)) {}
 
   /// `rank` is the place of this worker among `ranks`.
-  std::shared_ptr<Session> make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout);
+  std::shared_ptr<Session> make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout,
+                                const Algorithms& algorithms = {});
 
   void on_message(net::Peer from, wire::Message&& message) override;
   void on_lost(net::Peer peer, const base::Status& why) override;

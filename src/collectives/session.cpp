@@ -20,13 +20,25 @@ std::string seconds(std::chrono::milliseconds span) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
+/// All members know the same of where each of them is.
+Algorithms settled(Algorithms algorithms, const GroupId& id, const net::Fabric& fabric) {
+  if (algorithms.large != Algorithms::Large::ByPlace) return algorithms;
+  const auto members = fabric.members();
+  std::vector<std::string> machines;
+  for (const auto rank : id.ranks) machines.push_back(members[rank].machine);
+  algorithms.large = ring_is_better(machines) ? Algorithms::Large::Ring : Algorithms::Large::Slices;
+  return algorithms;
+}
+
 }  // namespace
 
-Session::Session(GroupId id, int rank, std::chrono::milliseconds timeout, const Services& services)
+Session::Session(GroupId id, int rank, std::chrono::milliseconds timeout, const Services& services,
+                 const Algorithms& algorithms)
     : id_(std::move(id)),
       rank_(rank),
       timeout_(timeout),
       services_(services),
+      algorithms_(settled(algorithms, id_, services.fabric)),
       meetings_(rank, [this](int member) { return name_of(member); }, text_of(id_)) {}
 
 std::string Session::name_of(int member) const {
@@ -89,32 +101,67 @@ base::Status Session::closed() const {
   return {base::Code::Closed, "[collectives] the worker of " + text_of(id_) + " is closed"};
 }
 
-Session::Outcome Session::meet(Request request) {
-  const auto alive = services_.life().lock();
-  if (!alive) return {closed(), {}};
-  auto& driver = services_.fabric.driver();
-  const auto deadline = base::deadline_after(services_.fabric.runtime().now(), timeout_);
-  struct Awaited {
-    std::shared_ptr<net::Waiter> waiter;
-    Outcome outcome;
-  };
-  const auto awaited = std::make_shared<Awaited>(Awaited{driver.make_waiter(), {}});
-  const auto path = request.path;
-  const net::Driver::Reservation reservation(driver);
-  start(std::move(request), deadline, [awaited](Outcome outcome) {
-    awaited->outcome = std::move(outcome);
-    awaited->waiter->complete();
-  });
-  if (!driver.wait(*awaited->waiter, deadline)) {
+struct Session::Attendance::Awaited {
+  std::shared_ptr<net::Waiter> waiter;
+  Outcome outcome;
+};
+
+Session::Attendance::Attendance(std::shared_ptr<Session> session)
+    : session_(std::move(session)), alive_(session_->services_.life().lock()), awaited_(std::make_shared<Awaited>()) {}
+
+Session::Attendance& Session::Attendance::operator=(Attendance&& other) noexcept {
+  leave();
+  session_ = std::move(other.session_);
+  alive_ = std::move(other.alive_);
+  path_ = std::move(other.path_);
+  deadline_ = other.deadline_;
+  awaited_ = std::move(other.awaited_);
+  return *this;
+}
+
+void Session::Attendance::leave() {
+  if (std::exchange(awaited_, nullptr)) session_->abandon(path_);
+}
+
+Session::Outcome Session::Attendance::wait() {
+  const auto awaited = std::exchange(awaited_, nullptr);
+  if (!alive_) return std::move(awaited->outcome);
+  auto& driver = session_->services_.fabric.driver();
+  if (!driver.wait(*awaited->waiter, deadline_)) {
     Effects effects;
     {
-      base::Lock lock(mutex_);
-      meetings_.expire(path, seconds(timeout_), effects);
+      base::Lock lock(session_->mutex_);
+      session_->meetings_.expire(path_, seconds(session_->timeout_), effects);
     }
-    perform(effects);
+    session_->perform(effects);
     driver.wait(*awaited->waiter, base::never);  // If not by that, then by somebody who is about to complete it.
   }
   return std::move(awaited->outcome);
+}
+
+Session::Attendance Session::attend(Request request) {
+  Attendance here(shared_from_this());
+  const auto& awaited = here.awaited_;
+  if (!here.alive_) {
+    awaited->outcome.status = closed();
+    return here;
+  }
+  auto& fabric = services_.fabric;
+  awaited->waiter = fabric.driver().make_waiter();
+  here.deadline_ = base::deadline_after(fabric.runtime().now(), timeout_);
+  here.path_ = request.path;
+  start(std::move(request), here.deadline_, [awaited](Outcome outcome) {
+    awaited->outcome = std::move(outcome);
+    awaited->waiter->complete();
+  });
+  return here;
+}
+
+Session::Outcome Session::meet(Request request) {
+  const auto alive = services_.life().lock();
+  if (!alive) return {closed(), {}};
+  const net::Driver::Reservation reservation(services_.fabric.driver());
+  return attend(std::move(request)).wait();
 }
 
 void Session::start(Request request, std::function<void(Outcome)> done) {

@@ -10,9 +10,11 @@
 #include "autograd/engine/deferred_node.h"
 #include "autograd/torch_compat.h"
 #include "base/mutex.h"
+#include "collectives/algorithms.h"
 #include "collectives/letter.h"
 #include "collectives/meetings.h"
 #include "net/fabric.h"
+#include "wire/buffer_pool.h"
 
 namespace farad::collectives {
 
@@ -25,15 +27,20 @@ struct Services {
   std::function<int64_t()> context;           ///< the one that is current on this thread; 0 = none
   /// It takes part in the passes of that context from now on.
   std::function<void(const autograd::compat::Ptr<autograd::DeferredNode>& node)> record;
+  /// For what reductions make of their inputs.
+  std::shared_ptr<wire::BufferPool> results = wire::BufferPool::make(size_t{512} << 20);
 };
 
 /// One worker's place in one group: sends what it contributes, and waits for what the others do. Any thread.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(GroupId id, int rank, std::chrono::milliseconds timeout, const Services& services);
+  Session(GroupId id, int rank, std::chrono::milliseconds timeout, const Services& services,
+          const Algorithms& algorithms = {});
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(id_.ranks.size()); }
+  const Services& services() const { return services_; }
+  const Algorithms& algorithms() const { return algorithms_; }
   /// That which is current on this thread; 0 = none, and once the worker is gone.
   int64_t context() const;
   /// It takes part in the passes of that one from now on.
@@ -65,7 +72,29 @@ class Session : public std::enable_shared_from_this<Session> {
     base::Status status;
     std::map<int, Contribution> came;
   };
-  /// Waits; takes messages in meanwhile. Not where messages are taken in.
+  /// A meeting that has begun: what this member contributes is sent. It is left when this ends before it is over.
+  class Attendance {
+   public:
+    Attendance(Attendance&&) = default;
+    Attendance& operator=(Attendance&& other) noexcept;
+    ~Attendance() { leave(); }
+    /// Once; takes messages in meanwhile. Not where messages are taken in.
+    Outcome wait();
+
+   private:
+    friend class Session;
+    struct Awaited;
+    explicit Attendance(std::shared_ptr<Session> session);
+    void leave();
+
+    std::shared_ptr<Session> session_;
+    std::shared_ptr<void> alive_;  // Keeps the fabric; null if it was gone.
+    Path path_;
+    base::TimePoint deadline_ = base::never;
+    std::shared_ptr<Awaited> awaited_;  // Null once it is over.
+  };
+  Attendance attend(Request request);
+  /// The same, and waits.
   Outcome meet(Request request);
   /// The same without waiting, and with no limit of time: `done` is called once, by whoever brings it about, and is
   /// short.
@@ -91,6 +120,7 @@ class Session : public std::enable_shared_from_this<Session> {
   const int rank_;
   const std::chrono::milliseconds timeout_;
   const Services services_;
+  const Algorithms algorithms_;
 
   base::Mutex mutex_;
   Meetings meetings_ GUARDED_BY(mutex_);

@@ -5,10 +5,14 @@
 #include <farad/collectives.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <vector>
 
+#include "collectives/operations.h"
 #include "sim/simulation.h"
 #include "suites/seeds.h"
+#include "worker_core.h"
 
 namespace farad::test {
 namespace {
@@ -52,36 +56,59 @@ TEST(SimulatedGroups, ComputeTheSameInWhateverOrderMessagesCome) {
   });
 }
 
+constexpr int members = 4;
+
+/// One of them crashes while all of them go on with `operation`; the others hear of it, and compute without it.
+void lose_one(uint64_t seed, const std::function<std::function<void()>(Worker&)>& operation) {
+  const int victim = static_cast<int>(seed % members);
+  Simulation simulation(seed, {.size = members});
+  int survivors = 0;
+  simulation.run(
+      [&](Worker& worker) {
+        const auto operate = operation(worker);
+        try {
+          for (int i = 0; i < 100'000; ++i) operate();
+          ADD_FAILURE() << "worker" << worker.rank() << " has not heard of the crash";
+        } catch (const PeerLost&) {
+        }
+        std::vector<int> left;
+        for (int rank = 0; rank < members; ++rank) {
+          if (rank != victim) left.push_back(rank);
+        }
+        // A group that has never had to do with it finds out as well.
+        EXPECT_THROW(farad::Group(worker).recv(victim), PeerLost);
+        farad::Group next(worker, left);
+        EXPECT_EQ(next.all_reduce(at::ones({})).item<double>(), members - 1);
+        ++survivors;
+      },
+      [&] {
+        simulation.pass(simulation.random().between(1us, 12ms));
+        const bool process = simulation.random().chance(0.7);
+        simulation.crash(victim, process ? net::sim::Death::OfProcess : net::sim::Death::OfMachine);
+      });
+  EXPECT_EQ(survivors, members - 1);
+}
+
 TEST(SimulatedGroups, SurvivorsOfACrashHearOfItAndGoOn) {
   for_each_seed(150, [](uint64_t seed) {
-    constexpr int size = 4;
-    const int victim = static_cast<int>(seed % size);
-    Simulation simulation(seed, {.size = size});
-    int survivors = 0;
-    simulation.run(
-        [&](Worker& worker) {
-          farad::Group group(worker);
-          try {
-            for (int i = 0; i < 100'000; ++i) group.all_reduce(numbers(worker.rank(), i));
-            ADD_FAILURE() << "worker" << worker.rank() << " has not heard of the crash";
-          } catch (const PeerLost&) {
-          }
-          std::vector<int> left;
-          for (int rank = 0; rank < size; ++rank) {
-            if (rank != victim) left.push_back(rank);
-          }
-          // A group that has never had to do with it finds out as well.
-          EXPECT_THROW(farad::Group(worker).recv(victim), PeerLost);
-          farad::Group next(worker, left);
-          EXPECT_EQ(next.all_reduce(at::ones({})).item<double>(), size - 1);
-          ++survivors;
-        },
-        [&] {
-          simulation.pass(simulation.random().between(1us, 12ms));
-          const bool process = simulation.random().chance(0.7);
-          simulation.crash(victim, process ? net::sim::Death::OfProcess : net::sim::Death::OfMachine);
-        });
-    EXPECT_EQ(survivors, size - 1);
+    lose_one(seed, [](Worker& worker) {
+      const auto group = std::make_shared<farad::Group>(worker);
+      return [group] { group->all_reduce(numbers(group->rank(), 0)); };
+    });
+  });
+}
+
+TEST(SimulatedGroups, SurvivorsOfACrashBetweenTheStepsOfAReductionHearOfItAndGoOn) {
+  for_each_seed(100, [](uint64_t seed) {
+    lose_one(seed, [seed](Worker& worker) {
+      collectives::Algorithms algorithms{.slices_from = 0, .slice_bytes = 16};
+      if (seed % 3 == 0) algorithms.large = collectives::Algorithms::Large::Ring;
+      const auto session = detail::WorkerCore::of(worker).groups().make({0, 1, 2, 3}, worker.rank(), 30s, algorithms);
+      return [session] {
+        const auto sum = collectives::all_reduce(collectives::Ticket(session), at::ones({37}), Op::Sum);
+        EXPECT_TRUE(at::equal(sum, at::full({37}, members)));
+      };
+    });
   });
 }
 

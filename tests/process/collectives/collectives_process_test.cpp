@@ -36,14 +36,21 @@ WorkerOptions options_of(const MemberPlan& plan, int rank) {
   return options;
 }
 
-/// Of small tensors and of large ones, until one fails.
-void compute(farad::Group& group) {
-  for (int round = 0;; ++round) {
-    const int64_t elements = round % 2 == 0 ? 3 : 300'000;
-    auto x = at::ones({elements}).requires_grad_();
-    group.all_reduce(x).sum().backward();
-    ASSERT_EQ(x.grad()[0].item<double>(), group.size());
+/// Of small tensors and of large ones, with gradients and without.
+void compute_once(farad::Group& group, int round) {
+  if (round % 3 == 0) {
+    const auto sum = group.all_reduce(at::ones({2'000'000}));  // In several steps.
+    ASSERT_EQ(sum.mean().item<double>(), group.size());
+    return;
   }
+  auto x = at::ones({round % 3 == 1 ? 3 : 300'000}).requires_grad_();
+  group.all_reduce(x).sum().backward();
+  ASSERT_EQ(x.grad()[0].item<double>(), group.size());
+}
+
+/// Until one fails.
+void compute(farad::Group& group) {
+  for (int round = 0;; ++round) compute_once(group, round);
 }
 
 /// Computes with all until one is lost, and then with those that are left.
@@ -108,15 +115,11 @@ class CollectivesProcess : public testing::TestWithParam<std::string> {
     }
     auto worker = Worker::join(options_of(plan_, 0));
     farad::Group group(worker);
-    for (int round = 0; round < rounds; ++round) {
-      const int64_t elements = round % 2 == 0 ? 3 : 300'000;
-      auto x = at::ones({elements}).requires_grad_();
-      group.all_reduce(x).sum().backward();
-    }
+    for (int round = 0; round < rounds; ++round) compute_once(group, round);
     ::kill(children[2], signal);
     const auto start = std::chrono::steady_clock::now();
     try {
-      compute(group);
+      for (int round = rounds;; ++round) compute_once(group, round);
     } catch (const PeerLost& lost) {
       EXPECT_THAT(lost.what_without_backtrace(), HasSubstr("rank 2 (worker2)"));
     }

@@ -1,0 +1,70 @@
+#include "collectives/steps.h"
+
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace farad::collectives {
+
+Steps::Steps(const Ticket& ticket, Signature signature, bool requires_grad)
+    : ticket_(ticket),
+      session_(*ticket.session()),
+      alive_(session_.services().life().lock()),
+      requires_grad_(requires_grad),
+      signature_(std::move(signature)),
+      without_shapes_(signature_) {
+  without_shapes_.shapes.clear();
+  for (int member = 0; member < members(); ++member) {
+    if (member != rank()) others_.push_back(member);
+  }
+  reserve();
+}
+
+/// From here until the next wait nobody else is woken for what comes: it is waited for soon.
+void Steps::reserve() {
+  reservation_.reset();
+  if (alive_) reservation_.emplace(session_.services().fabric.driver());
+}
+
+Session::Attendance Steps::begin(uint64_t which, const std::vector<int>& to, const std::vector<int>& from,
+                                 const std::function<at::Tensor(int member)>& gives) {
+  Session::Request request{
+      ticket_.exchange(which), which == first_meeting ? signature_ : without_shapes_, {}, {}, to, from};
+  request.tensors.resize(static_cast<size_t>(members()));
+  request.requires_grad.assign(static_cast<size_t>(members()), requires_grad_);
+  for (const int member : to) request.tensors[static_cast<size_t>(member)] = passing(gives(member));
+  return session_.attend(std::move(request));
+}
+
+Steps::Came Steps::finish(Session::Attendance& attendance) {
+  auto outcome = attendance.wait();
+  reserve();
+  outcome.status.raise();
+  return std::move(outcome.came);
+}
+
+void Steps::fail(uint64_t which, const std::vector<int>& members, const base::Status& why) {
+  session_.say_failed(ticket_.exchange(which), members, why);
+}
+
+bool Steps::somebody_wants_a_gradient(const Came& came) const {
+  return requires_grad_ ||
+         std::any_of(came.begin(), came.end(), [](const auto& each) { return each.second.requires_grad; });
+}
+
+at::Tensor Steps::memory_for(const at::Tensor& like) const {
+  auto memory = std::make_shared<at::DataPtr>(session_.services().results->allocate(like.nbytes()));
+  return at::from_blob(memory->get(), like.sizes(), [memory](void*) mutable { memory.reset(); }, like.options());
+}
+
+at::Tensor piece_of(const at::Tensor& flat, int64_t piece, int64_t pieces) {
+  // By the quotient and the rest, because the product of elements and pieces may be beyond all numbers.
+  const int64_t each = flat.numel() / pieces, rest = flat.numel() % pieces;
+  return flat.narrow(0, piece * each + std::min(piece, rest), each + (piece < rest ? 1 : 0));
+}
+
+at::Tensor flattened(const at::Tensor& input) { return input.detach().contiguous().view({-1}); }
+
+}  // namespace farad::collectives

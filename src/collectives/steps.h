@@ -1,0 +1,65 @@
+#pragma once
+
+#include <ATen/core/TensorBody.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "collectives/session.h"
+
+namespace farad::collectives {
+
+/// Meetings of an operation have numbers. The first is every operation's and every algorithm's: there each member hears
+/// from each other what that one has called, and whether it wants a gradient. If one does, what can be differentiated
+/// takes the place of the other steps, and has two numbers of its own.
+constexpr uint64_t first_meeting = 0, differentiable_meeting = 1, first_step = 3;
+
+/// What reductions that go step by step have in common: no gradients, and meetings that begin before others are over.
+/// One thread; the ticket must outlive it.
+class Steps {
+ public:
+  using Came = std::map<int, Contribution>;
+
+  Steps(const Ticket& ticket, Signature signature, bool requires_grad);
+
+  int rank() const { return session_.rank(); }
+  int members() const { return session_.size(); }
+  const Algorithms& algorithms() const { return session_.algorithms(); }
+  const std::vector<int>& others() const { return others_; }
+
+  /// Of all members or of some; `gives` is asked for what goes to each of `to`. Shapes are said in the first only.
+  Session::Attendance begin(uint64_t which, const std::vector<int>& to, const std::vector<int>& from,
+                            const std::function<at::Tensor(int member)>& gives);
+  /// Waits, and throws what went wrong.
+  Came finish(Session::Attendance& attendance);
+  /// Those that wait for this member there do so in vain.
+  void fail(uint64_t which, const std::vector<int>& members, const base::Status& why);
+
+  /// Whether a member's input requires a gradient, as all know once they have met.
+  bool somebody_wants_a_gradient(const Came& came) const;
+  /// Not cleared, and recycled: to take 128 MiB from the system costs more than to reduce them.
+  at::Tensor memory_for(const at::Tensor& like) const;
+
+ private:
+  void reserve();
+
+  const Ticket& ticket_;
+  Session& session_;
+  const std::shared_ptr<void> alive_;  // Keeps the fabric; null if it is gone.
+  const bool requires_grad_;
+  const Signature signature_;
+  Signature without_shapes_;
+  std::vector<int> others_;
+  std::optional<net::Driver::Reservation> reservation_;
+};
+
+/// The `piece`-th of so many nearly equal ones of a flat tensor.
+at::Tensor piece_of(const at::Tensor& flat, int64_t piece, int64_t pieces);
+
+/// `input` as all steps see it: flat, without history.
+at::Tensor flattened(const at::Tensor& input);
+
+}  // namespace farad::collectives

@@ -1,0 +1,129 @@
+// The same comes of every algorithm, to the bit; whatever the size, the dtype and the number of members.
+
+#include <limits>
+
+#include "collectives/algorithms.h"
+#include "collectives/operations.h"
+#include "collectives/reduction.h"
+#include "suites/collectives_suite.h"
+#include "worker_core.h"
+
+namespace farad::test {
+namespace {
+
+using collectives::Algorithms;
+using collectives::Ticket;
+using namespace std::chrono_literals;
+
+constexpr Op every_op[] = {Op::Sum, Op::Mean, Op::Max, Op::Min, Op::Product};
+
+struct Choice {
+  const char* name;
+  Algorithms algorithms;
+};
+constexpr Choice choices[] = {
+    {"whole", {.slices_from = std::numeric_limits<size_t>::max()}},
+    {"slices in one step", {.slices_from = 0}},
+    {"slices in many steps", {.slices_from = 0, .slice_bytes = 64}},
+    {"slices of one element", {.slices_from = 0, .slice_bytes = 1}},
+    {"a ring", {.slices_from = 0, .large = Algorithms::Large::Ring}},
+    {"a ring of many pieces", {.slices_from = 0, .slice_bytes = 64, .large = Algorithms::Large::Ring}},
+};
+
+std::shared_ptr<collectives::Session> session_of(Worker& worker, const Algorithms& algorithms) {
+  std::vector<uint16_t> ranks;
+  for (int rank = 0; rank < worker.size(); ++rank) ranks.push_back(static_cast<uint16_t>(rank));
+  return detail::WorkerCore::of(worker).groups().make(std::move(ranks), worker.rank(), 20s, algorithms);
+}
+
+/// Sums of these depend on their order, where they are of floating point.
+Tensor awkward(int64_t elements, int rank, at::ScalarType type) {
+  const auto numbers = at::arange(elements, at::kDouble).mul(0.37).add(1.1 * rank).sin().mul(3 + rank).add(0.1);
+  return at::isIntegralType(type, true) ? numbers.mul(5).to(type) : numbers.to(type);
+}
+
+}  // namespace
+
+TEST_P(CollectivesSuite, EveryAlgorithmGivesTheSameBits) {
+  for (const int size : {1, 2, 3, 4, 5}) {
+    auto workers = start(size);
+    for (const auto& choice : choices) {
+      workers.each([&](Worker& worker) {
+        const auto session = session_of(worker, choice.algorithms);
+        for (const int64_t elements : {0, 1, 3, 97}) {
+          for (const auto type : {at::kFloat, at::kHalf, at::kLong}) {
+            Tensors inputs;
+            for (int rank = 0; rank < size; ++rank) inputs.push_back(awkward(elements, rank, type));
+            for (const Op op : every_op) {
+              if (op == Op::Mean && type == at::kLong) continue;
+              const auto got = collectives::all_reduce(Ticket(session), inputs[worker.rank()], op);
+              EXPECT_TRUE(at::equal(got, collectives::reduce(inputs, op)))
+                  << choice.name << ", " << size << " members, " << elements << " of " << type << ", Op "
+                  << static_cast<int>(op);
+            }
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST(CollectiveAlgorithms, ARingIsUsedWhereSlicesWouldLeaveAMachineMoreOften) {
+  using collectives::ring_is_better;
+  EXPECT_FALSE(ring_is_better({"a"}));
+  EXPECT_FALSE(ring_is_better({"a", "a", "a", "a"})) << "nothing leaves it";
+  EXPECT_FALSE(ring_is_better({"a", "b"}));
+  EXPECT_FALSE(ring_is_better({"a", "b", "c", "d"})) << "slices take 2 (n - 1) / n, a ring takes 2";
+  EXPECT_FALSE(ring_is_better({"a", "a", "b", "b"})) << "as much";
+  EXPECT_TRUE(ring_is_better({"a", "a", "a", "a", "b", "b", "b", "b"})) << "twice instead of four times";
+  EXPECT_FALSE(ring_is_better({"a", "b", "a", "b", "a", "b", "a", "b"})) << "it would cross at every member";
+}
+
+TEST_P(CollectivesSuite, LongTensorsTakeManyStepsAndMayBeChangedAtOnce) {
+  constexpr int64_t elements = 3'000'017;
+  auto workers = start(3);
+  workers.each([&](Worker& worker) {
+    using Large = Algorithms::Large;
+    const auto slices = session_of(worker, {.large = Large::Slices}), ring = session_of(worker, {.large = Large::Ring});
+    for (int round = 0; round < 4; ++round) {
+      auto input = at::arange(elements).add(worker.rank() + round).to(at::kFloat).reshape({1, elements});
+      auto expected = at::arange(elements).add(round).to(at::kFloat);
+      for (const int rank : {1, 2}) expected = expected + at::arange(elements).add(rank + round).to(at::kFloat);
+      const auto got = collectives::all_reduce(Ticket(round % 2 == 0 ? slices : ring), input, Op::Sum);
+      input.zero_();  // Nobody sees that.
+      ASSERT_EQ(got.sizes(), input.sizes());
+      EXPECT_TRUE(at::equal(got[0], expected));
+      EXPECT_FALSE(got.requires_grad());
+    }
+  });
+}
+
+TEST_P(CollectivesSuite, OneMemberThatWantsAGradientGetsItThoughTheOthersDoNot) {
+  auto workers = start(3);
+  for (const auto& choice : choices) {
+    workers.each([&](Worker& worker) {
+      const auto session = session_of(worker, choice.algorithms);
+      auto input = awkward(41, worker.rank(), at::kDouble).requires_grad_(worker.rank() == 1);
+      const auto got = collectives::all_reduce(Ticket(session), input, Op::Sum);
+      ASSERT_TRUE(got.requires_grad()) << choice.name;  // Everybody's loss counts.
+      (got * (worker.rank() + 1)).sum().backward();
+      if (worker.rank() == 1) {
+        EXPECT_TRUE(at::equal(input.grad(), at::full({41}, 6, at::kDouble))) << choice.name;
+      }
+    });
+  }
+}
+
+TEST_P(CollectivesSuite, MembersWhoseSizesAskForDifferentAlgorithmsHearOfItAtOnce) {
+  auto workers = start(3);
+  workers.each([&](Worker& worker) {
+    farad::Group group(worker);
+    const auto large = at::ones({500'000});
+    const auto text = message_of<Error>([&] { group.all_reduce(group.rank() == 1 ? large : at::ones({2})); });
+    EXPECT_THAT(text, testing::HasSubstr("rank 1 (worker1) called all_reduce(Sum, float32 [500000])"));
+    message_of<Error>([&] { group.rank() == 2 ? group.barrier() : (void)group.all_reduce(large); });
+    EXPECT_EQ(group.all_reduce(large).sum().item<double>(), 1'500'000) << "the group goes on";
+  });
+}
+
+}  // namespace farad::test

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <sstream>
 
+#include "plot/line_plot.h"
+
 namespace farad::demo {
 namespace {
 
@@ -69,41 +71,9 @@ std::string plot(const Curves& curves, int width, int height) {
 }
 
 std::string to_svg(const Curves& curves) {
-  constexpr double width = 720, height = 400, left = 60, right = 20, top = 40, bottom = 50;
-  const auto range = range_of(curves);
-  const auto steps = static_cast<double>(std::max<size_t>({curves.pipeline.size(), curves.one_process.size(), 2}));
-  const auto x = [&](double step) { return left + (width - left - right) * step / (steps - 1); };
-  const auto y = [&](double loss) {
-    return top + (height - top - bottom) * (range.high - loss) / (range.high - range.low);
-  };
-  const auto line = [&](const std::vector<double>& curve, const char* style) {
-    std::string points;
-    for (size_t i = 0; i < curve.size(); i++) points += formatted("%.1f,%.1f ", x(static_cast<double>(i)), y(curve[i]));
-    return "<polyline fill=\"none\" " + std::string(style) + " points=\"" + points + "\"/>\n";
-  };
-  constexpr const char* pipeline_style = "stroke=\"#f5a623\" stroke-width=\"6\" stroke-opacity=\"0.6\"";
-  constexpr const char* one_process_style = "stroke=\"#1f4e8c\" stroke-width=\"1.5\"";
-  std::string svg = formatted(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"13\">\n"
-      "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-      width, height);
-  for (int i = 0; i <= 4; i++) {
-    const double loss = range.low + (range.high - range.low) * i / 4;
-    svg += formatted("<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n", left, width - right,
-                     y(loss), y(loss));
-    svg += formatted("<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%.2f</text>\n", left - 8, y(loss) + 4, loss);
-    const double step = (steps - 1) * i / 4;
-    svg += formatted("<text x=\"%.1f\" y=\"%g\" text-anchor=\"middle\">%.0f</text>\n", x(step), height - bottom + 20,
-                     step + 1);
-  }
-  svg += formatted("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">step</text>\n", width / 2, height - 10);
-  svg += formatted("<text x=\"%g\" y=\"24\">loss (nats per character)</text>\n", left);
-  svg += line(curves.pipeline, pipeline_style) + line(curves.one_process, one_process_style);
-  svg += formatted("<line x1=\"440\" x2=\"470\" y1=\"20\" y2=\"20\" %s/><text x=\"476\" y=\"24\">pipeline</text>\n",
-                   pipeline_style);
-  svg += formatted("<line x1=\"570\" x2=\"600\" y1=\"20\" y2=\"20\" %s/><text x=\"606\" y=\"24\">one process</text>\n",
-                   one_process_style);
-  return svg + "</svg>\n";
+  return plot::to_svg({{"pipeline", "stroke=\"#f5a623\" stroke-width=\"6\" stroke-opacity=\"0.6\"", curves.pipeline},
+                       {"one process", "stroke=\"#1f4e8c\" stroke-width=\"1.5\"", curves.one_process}},
+                      "step", "loss (nats per character)");
 }
 
 std::string to_csv(const Curves& curves) {

@@ -95,7 +95,7 @@ void ActorLearner::replay() {
 
 void ActorLearner::learn() {
   tally_.add(gradient_.compute(*network_, *average_, batch_));
-  updates_.push_back(parameters_.step(*network_));
+  updates_.push_back(parameters_.step(*network_, batch_.steps()));
 }
 
 void ActorLearner::save(std::ostream& out) const {

@@ -51,8 +51,10 @@ void find_direction(const Sample& sample, const Rules& rules, Direction& directi
   for (size_t a = 0; a < actions; ++a) {
     const double ratio = sample.ratio(a);
     if (ratio <= rules.truncation) continue;
-    const double correction = (1 - rules.truncation / ratio) * sample.policy[a] * (sample.q[a] - sample.value);
+    const double q = sample.q[rules.defect == Defect::QTakenOnly ? taken : a];
+    const double correction = (1 - rules.truncation / ratio) * sample.policy[a] * (q - sample.value);
     g[a] += correction;
+    if (rules.defect == Defect::BiasAttached) g[a] += sample.policy[a] * (q - sample.value) * log_of(a);
     corrections += correction;
     correction_term += correction * log_of(a);
   }
@@ -68,7 +70,10 @@ void find_direction(const Sample& sample, const Rules& rules, Direction& directi
     }
   }
 
-  const double steepness = dot(k, k);
+  if (rules.defect == Defect::KlSign) {
+    for (double& slope : k) slope = -slope;
+  }
+  const double steepness = rules.defect == Defect::DenominatorG2 ? dot(g, g) : dot(k, k);
   const double excess = rules.trust_region && steepness > 0 ? (dot(k, g) - rules.trust) / steepness : 0;
   bounded = excess > 0;
   for (size_t a = 0; a < actions; ++a) z[a] = bounded ? g[a] - excess * k[a] : g[a];

@@ -117,7 +117,8 @@ void Gradient::find_targets(const Batch& batch) {
     const auto part = [&, begin = begin, length = length](auto& rows) {
       return std::span(rows).subspan(static_cast<size_t>(begin), static_cast<size_t>(length));
     };
-    const double after = ending == Ending::Terminated ? 0 : values_[static_cast<size_t>(steps) + w];
+    const bool ended = ending == Ending::Terminated && rules_.defect != Defect::DoneAsTruncation;
+    const double after = ended ? 0 : values_[static_cast<size_t>(steps) + w];
     retrace({part(batch.rewards()), part(taken_q_), part(values_), part(ratios_), after}, rules_.discount,
             part(targets_));
   }

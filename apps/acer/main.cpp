@@ -10,7 +10,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "acer/audit.h"
+#include "acer/checkpoint.h"
+#include "acer/compare.h"
 #include "acer/environments/registry.h"
+#include "acer/schedule.h"
 #include "acer/training.h"
 
 namespace farad::acer {
@@ -22,7 +26,18 @@ struct Arguments {
   Settings settings;
   std::string policy = "locked", optimizer = "rmsprop", statistics = "probabilities";
   bool no_trust_region = false;
+  std::string schedule;
 };
+
+CLI::App* add_plot(CLI::App& app, CompareOptions& options) {
+  auto* plot = app.add_subcommand("plot", "Compare runs, with bands of 95 % confidence");
+  plot->add_option("runs", options.groups, "NAME=DIRECTORY,DIRECTORY,...: runs to be shown as one curve")->required();
+  plot->add_option("--metric", options.metric, "A column of evaluations.csv or metrics.csv")->capture_default_str();
+  plot->add_option("--over", options.over, "steps or seconds")->capture_default_str();
+  plot->add_option("--solved", options.solved, "Also tell when runs were first at or above this");
+  plot->add_option("--out", options.out, "The picture")->capture_default_str();
+  return plot;
+}
 
 void add_options(CLI::App& app, Arguments& arguments) {
   auto& s = arguments.settings;
@@ -36,7 +51,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--steps", s.steps, "Steps in the environment, of all workers together")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
-  app.add_option("--policy", arguments.policy, "How updates come together: locked, hogwild")->capture_default_str();
+  app.add_option("--policy", arguments.policy, "How updates come together: locked, hogwild, allreduced")
+      ->capture_default_str();
   app.add_option("--seed", s.seed, "Decides everything but the order of updates")->capture_default_str();
   app.add_option("--out", s.out, "Directory for what it writes")->capture_default_str();
 
@@ -74,10 +90,19 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str()
       ->group(reporting);
+  app.add_option("--checkpoint-every", s.checkpoint_every, "Steps between checkpoints; 0: only at the end")
+      ->capture_default_str()
+      ->group(reporting);
+  app.add_flag("--resume", s.resume, "Go on from the last checkpoint, with the same options")->group(reporting);
+  app.add_option("--replay-schedule", arguments.schedule,
+                 "Make the updates of the run in this directory again, in the same order, in one process, with the\n"
+                 "same options, and compare what comes of it with its checkpoint")
+      ->type_name("DIRECTORY")
+      ->group(reporting);
   app.footer(
-      "Writes config.json, metrics.csv, workers.csv and evaluations.csv. Ctrl-C ends it in good order, and returns "
-      "130;\n"
-      "a second one at once. Returns 1 if a worker fails; one that is killed is replaced.");
+      "Writes config.json, metrics.csv, workers.csv, evaluations.csv, plots (SVG), a checkpoint, and events for\n"
+      "TensorBoard. Ctrl-C ends it in good order and returns 130; a second one ends it at once. Returns 1 if a worker\n"
+      "fails; one that is killed is replaced.");
 }
 
 template <class Value>
@@ -142,6 +167,26 @@ int run(const Settings& settings) {
   return result.interrupted ? interrupted : 0;
 }
 
+/// 0 if the same came of it.
+int replay(const Settings& settings, const std::string& directory) {
+  const auto schedule = read_schedule(directory);
+  const auto spec = make_environment(settings.environment)->spec();
+  const auto shape = settings.shape(spec.observation_size, spec.actions);
+  const auto name = "farad-acer-" + std::to_string(::getpid());
+  SharedModel recorded(name + "-recorded", shape, settings), replayed(name + "-replayed", shape, settings);
+  recorded.model.load(Checkpoint::model(Checkpoint(directory).last()));
+  replay_schedule(settings, schedule, replayed);
+  const double apart = difference(recorded.model.snapshot(), replayed.model.snapshot());
+  std::printf("%lu updates of %zu processes made again: ", static_cast<unsigned long>(schedule.updates()),
+              schedule.lives.size());
+  if (apart == 0) {
+    std::printf("equal to the bit\n");
+  } else {
+    std::printf("values differ by up to %.3g\n", apart);
+  }
+  return apart == 0 ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace farad::acer
 
@@ -149,16 +194,23 @@ int main(int argc, char** argv) {
   using namespace farad::acer;
   CLI::App app("Sample Efficient Actor-Critic with Experience Replay, by several processes on one model", "farad acer");
   Arguments arguments;
+  CompareOptions comparison;
   add_options(app, arguments);
+  const auto* plot = add_plot(app, comparison);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : usage_error;
   }
   try {
+    if (plot->parsed()) {
+      compare(comparison);
+      return 0;
+    }
     const auto settings = settings_of(arguments);
     use_one_thread_per_operation(argv);
-    return run(settings);
+    if (const auto code = farad::audit::requested(training_to_audit(settings))) return *code;
+    return arguments.schedule.empty() ? run(settings) : replay(settings, arguments.schedule);
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "farad acer: %s\n", error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -42,8 +42,8 @@ class Metrics {
   static Seen seen_of(const Tally& tally);
   void collect_episodes(const Board& board);
 
-  const int64_t replay_capacity_;
-  const size_t parameter_bytes_;
+  int64_t replay_capacity_;
+  size_t parameter_bytes_;
   std::vector<Seen> before_;
   double seconds_before_ = 0;
   uint64_t version_before_ = 0;

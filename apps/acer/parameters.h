@@ -2,8 +2,6 @@
 
 #include <farad/shared.h>
 
-#include <vector>
-
 #include "acer/network.h"
 
 namespace farad::acer {
@@ -13,10 +11,10 @@ class Parameters {
  public:
   virtual ~Parameters() = default;
 
-  /// The values of one version, and those of the average policy; gives the version.
-  virtual uint64_t pull(NetworkImpl& network, NetworkImpl& average) = 0;
-  /// By the gradients of the network that was pulled into.
-  virtual shared::Update step(const NetworkImpl& network) = 0;
+  /// Values of one version of the policy and of one version of its average, which may be an older one.
+  virtual void pull(NetworkImpl& network, NetworkImpl& average) = 0;
+  /// By the gradients of the network that was pulled into, which are the mean over so many samples.
+  virtual shared::Update step(const NetworkImpl& network, int64_t samples) = 0;
 };
 
 }  // namespace farad::acer

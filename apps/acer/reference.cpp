@@ -8,10 +8,10 @@
 namespace farad::acer {
 namespace {
 
-using Row = std::vector<double>;
+using Numbers = std::vector<double>;
 
 struct State {
-  Row policy, q;
+  Numbers policy, q;
   double value = 0;
 };
 
@@ -27,11 +27,11 @@ std::span<const float> row_of(const std::vector<float>& rows, int64_t row, int64
 }
 
 /// Uphill in the logits: the policy gradient w (e_a - p) + b - p sum(b), the entropy's -p (log p + H), and the bound.
-Row uphill(const State& state, std::span<const double> mu, const Row& average, size_t taken, double advantage,
-           const Rules& rules) {
+Numbers uphill(const State& state, std::span<const double> mu, const Numbers& average, size_t taken, double advantage,
+               const Rules& rules) {
   const auto& p = state.policy;
   const double c = rules.truncation, w = std::min(c, p[taken] / mu[taken]) * advantage;
-  Row counts(p.size(), 0.0);  // of the gradients of log p
+  Numbers counts(p.size(), 0.0);  // of the gradients of log p
   counts[taken] = w;
   double total = w, entropy = 0;
   for (size_t a = 0; a < p.size(); ++a) {
@@ -40,7 +40,7 @@ Row uphill(const State& state, std::span<const double> mu, const Row& average, s
     total += b;
     entropy -= p[a] * std::log(p[a]);
   }
-  Row g(p.size());
+  Numbers g(p.size());
   double slope = 0, steepness = 0;  // k'g and k'k, in whichever statistics
   for (size_t a = 0; a < p.size(); ++a) {
     g[a] = counts[a] - p[a] * total - rules.entropy * p[a] * (std::log(p[a]) + entropy);
@@ -99,7 +99,7 @@ std::vector<std::vector<double>> reference_gradient(const NetworkImpl& network, 
       auto logits = uphill(states[i], batch.behaviour(row), {past.policy().begin(), past.policy().end()}, action,
                            target - states[i].value, rules);
       for (double& x : logits) x /= -steps;
-      Row q(logits.size(), 0.0);
+      Numbers q(logits.size(), 0.0);
       q[action] = rules.critic * (states[i].q[action] - target) / steps;
       now.forward(row_of(batch.observations(), row, width));
       now.backward(logits, q);

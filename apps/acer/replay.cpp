@@ -6,10 +6,11 @@
 
 namespace farad::acer {
 
-Replay::Replay(int64_t capacity, int64_t observation_size, int64_t actions)
+Replay::Replay(int64_t capacity, int64_t observation_size, int64_t actions, bool misses_ends)
     : capacity_(capacity),
       observation_size_(observation_size),
       actions_(actions),
+      misses_ends_(misses_ends),
       observations_(static_cast<size_t>(capacity * observation_size)),
       afters_(observations_.size()),
       behaviours_(static_cast<size_t>(capacity * actions)),
@@ -34,12 +35,14 @@ void Replay::add(std::span<const float> observation, int64_t action, std::span<c
 }
 
 int64_t Replay::draw(int64_t length, Random& random, Batch& batch) const {
-  const int64_t begin = added_ - size_ + random.below(size_);
+  int64_t begin = added_ - size_ + random.below(size_);
+  if (misses_ends_ && overs_[slot(begin)] != Over::No && begin > added_ - size_) --begin;
   int64_t last = begin;
   while (true) {
     batch.add_step(row(observations_, last, observation_size_), taken_[slot(last)], rewards_[slot(last)],
                    row(behaviours_, last, actions_));
     if (overs_[slot(last)] != Over::No || last + 1 == added_ || last + 1 - begin == length) break;
+    if (misses_ends_ && overs_[slot(last + 1)] != Over::No) break;
     ++last;
   }
   batch.end_window(overs_[slot(last)] == Over::Terminated ? Ending::Terminated : Ending::Cut,

@@ -14,7 +14,8 @@ namespace farad::acer {
 /// The last steps of one worker, to be learned from again.
 class Replay {
  public:
-  Replay(int64_t capacity, int64_t observation_size, int64_t actions);
+  /// `misses_ends`: a defect that the audit plants, for which the last steps of episodes are never drawn.
+  Replay(int64_t capacity, int64_t observation_size, int64_t actions, bool misses_ends = false);
 
   /// `after`: what was observed after the step, also where the episode was over then.
   void add(std::span<const float> observation, int64_t action, std::span<const float> behaviour, const Outcome& outcome,
@@ -42,6 +43,7 @@ class Replay {
   void put(std::span<const float> values, std::vector<float>& rows, int64_t width) const;
 
   const int64_t capacity_, observation_size_, actions_;
+  const bool misses_ends_;
   int64_t added_ = 0, size_ = 0;
   std::vector<float> observations_, afters_, behaviours_;
   std::vector<int64_t> taken_;

@@ -10,6 +10,16 @@ enum class Statistics {
   Logits,
 };
 
+/// Defects that implementations of ACER have been seen to have. The audit plants them, to show that it would find them.
+enum class Defect {
+  None,
+  KlSign,            ///< the divergence's gradient points the wrong way
+  DenominatorG2,     ///< the projection is divided by |g|^2
+  BiasAttached,      ///< the correction's weight is differentiated as well
+  QTakenOnly,        ///< the correction uses Q of the action taken for every action
+  DoneAsTruncation,  ///< what comes after the end of an episode counts
+};
+
 /// What decides the gradient of a batch.
 struct Rules {
   double discount = 0.99;
@@ -20,6 +30,7 @@ struct Rules {
   double critic = 0.5;           ///< weight of half the squared error of the critic
   double largest_gradient = 10;  ///< a longer one is scaled down to that; 0: never
   Statistics statistics = Statistics::Probabilities;
+  Defect defect = Defect::None;
 };
 
 }  // namespace farad::acer

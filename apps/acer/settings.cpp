@@ -10,7 +10,8 @@ namespace farad::acer {
 namespace {
 
 constexpr std::array policies{std::pair{shared::Policy::Locked, "locked"},
-                              std::pair{shared::Policy::Hogwild, "hogwild"}};
+                              std::pair{shared::Policy::Hogwild, "hogwild"},
+                              std::pair{shared::Policy::AllReduced, "allreduced"}};
 
 void require(bool sound, const std::string& what) {
   if (!sound) throw Error("[acer] " + what);
@@ -43,6 +44,8 @@ void check(const Settings& settings) {
   require(settings.replay_ratio == 0 || settings.replay_start < settings.steps,
           "replay would never start: it begins after " + std::to_string(settings.replay_start) +
               " steps, and there are only " + std::to_string(settings.steps) + "; see --replay-start");
+  require(settings.checkpoint_every == 0 || settings.policy != shared::Policy::AllReduced,
+          "workers that go in step cannot stop between two steps of others; --checkpoint-every is for other policies");
   require(rules.discount > 0 && rules.discount <= 1, "a discount is more than 0 and at most 1");
   require(rules.truncation >= 1, "importance weights cut below 1 leave nothing on-policy as it is");
   require(rules.trust > 0, "a trust region needs a size; --no-trust-region does without");
@@ -76,6 +79,8 @@ std::string to_json(const Settings& s) {
       {"evaluate_every", s.evaluate_every},
       {"evaluation_episodes", s.evaluation_episodes},
       {"report_every", s.report_every},
+      {"checkpoint_every", s.checkpoint_every},
+      {"resume", s.resume},
   };
   return json.dump(2) + "\n";
 }

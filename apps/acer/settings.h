@@ -36,6 +36,8 @@ struct Settings {
   int64_t evaluate_every = 5'000;  ///< steps; 0: only at the end
   int evaluation_episodes = 20;
   int64_t report_every = 1'000;  ///< steps between rows of metrics
+  int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
+  bool resume = false;           ///< goes on from the last checkpoint
 
   int64_t capacity_of_worker() const { return std::max<int64_t>(replay_capacity / workers, 1); }
   int64_t start_of_worker() const { return std::max<int64_t>(replay_start / workers, 1); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ostream>
 #include <string>
 
 #include "acer/parameters.h"
@@ -16,16 +17,29 @@ struct SharedModel {
   shared::Model model;
 };
 
+/// What one update was computed from and what it made, as it stands in a worker's log.
+struct Scheduled {
+  uint64_t version_read = 0, average_read = 0, version = 0;
+};
+
+/// The gradients of a network's parameters, in their order.
+std::vector<at::Tensor> gradients_of(const NetworkImpl& network);
+
 /// That as an actor-learner sees it.
 class SharedParameters final : public Parameters {
  public:
-  explicit SharedParameters(SharedModel& shared) : model_(shared.model) {}
+  /// Each update is written to the log, if there is one, as soon as it was made.
+  explicit SharedParameters(shared::Model& model, std::ostream* log = nullptr) : model_(model), log_(log) {}
 
-  uint64_t pull(NetworkImpl& network, NetworkImpl& average) override;
-  shared::Update step(const NetworkImpl& network) override;
+  void pull(NetworkImpl& network, NetworkImpl& average) override;
+  shared::Update step(const NetworkImpl& network, int64_t samples) override;
 
  private:
+  shared::Update step_with_others(const std::vector<at::Tensor>& gradients, double samples);
+
   shared::Model& model_;
+  std::ostream* const log_;
+  uint64_t average_read_ = 0;
 };
 
 }  // namespace farad::acer

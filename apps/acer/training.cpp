@@ -14,11 +14,17 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
+#include <thread>
 
 #include "acer/actor_learner.h"
+#include "acer/checkpoint.h"
 #include "acer/environments/registry.h"
+#include "acer/event_file.h"
+#include "acer/plot.h"
 #include "acer/processes.h"
+#include "acer/schedule.h"
 #include "acer/shared_parameters.h"
 
 namespace farad::acer {
@@ -33,28 +39,68 @@ constexpr int most_lives = 20;
 /// How long an evaluation may take after the training, and workers to end when they are asked to.
 constexpr auto patience = std::chrono::seconds(60);
 
+/// Where updates come together in rounds their order is no news.
+bool is_logged(const Settings& settings) { return settings.policy != shared::Policy::AllReduced && !settings.resume; }
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text;
+  if (!out.flush()) throw Error("[acer] cannot write " + path);
+}
+
 size_t bytes_of(const NetworkImpl& network) {
   size_t bytes = 0;
   for (const auto& parameter : network.parameters()) bytes += parameter.nbytes();
   return bytes;
 }
 
+/// Whether a worker has done its part.
+bool is_done(const Settings& settings, const Board& board, const Tally& tally) {
+  if (board.stop) return true;
+  // In step with the others, the end must not depend on how fast they are, so that a seed decides all of it.
+  if (settings.policy == shared::Policy::AllReduced) return tally.steps >= settings.steps / settings.workers;
+  return board.steps >= settings.steps;
+}
+
+void save_worker(const ActorLearner& learner, const std::string& parts, int worker) {
+  const auto path = Checkpoint::worker(parts, worker);
+  std::ofstream out(path, std::ios::binary);
+  learner.save(out);
+  if (!out.flush()) throw Error("[acer] cannot write " + path);
+}
+
+/// The life of a worker's process.
 void work(const Settings& settings, SharedModel& shared, Board& board, int worker, int life) {
-  SharedParameters parameters(shared);
+  std::ofstream log;
+  if (is_logged(settings)) log.open(log_of(settings.out, worker, life), std::ios::binary);
+  SharedParameters parameters(shared.model, log.is_open() ? &log : nullptr);
   auto& tally = board.tallies[static_cast<size_t>(worker)];
   ActorLearner learner(settings, parameters, tally, worker, life);
-  while (!board.stop && board.steps < settings.steps) board.steps.fetch_add(learner.turn());
+  const Checkpoint checkpoint(settings.out);
+  if (settings.resume && life == 0) {
+    std::ifstream in(Checkpoint::worker(checkpoint.last(), worker), std::ios::binary);
+    if (in) learner.load(in);  // Else it was killed before it could write its part, and begins anew.
+  }
+  while (!is_done(settings, board, tally)) {
+    if (const int64_t asked = board.checkpoint; asked > board.resumed) {
+      if (tally.saved < asked) save_worker(learner, checkpoint.next(), worker);
+      tally.saved = asked;
+      std::this_thread::sleep_for(milliseconds(1));
+      continue;
+    }
+    board.steps.fetch_add(learner.turn());
+  }
+  save_worker(learner, checkpoint.at_end(), worker);
+  shared.model.detach();  // Nobody waits for this one any more.
 }
 
 /// What decided this run, and where it was.
 void write_config(const Settings& settings) {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  const auto path = settings.out + "/config.json";
-  std::ofstream out(path);
-  out << "{\n\"farad\": \"" FARAD_VERSION "\",\n\"torch\": \"" << TORCH_VERSION << "\",\n\"host\": \"" << host
-      << "\",\n\"settings\": " << to_json(settings) << "}\n";
-  if (!out.flush()) throw Error("[acer] cannot write " + path);
+  write_text(settings.out + "/config.json", "{\n\"farad\": \"" FARAD_VERSION "\",\n\"torch\": \"" TORCH_VERSION
+                                            "\",\n\"host\": \"" +
+                                                std::string(host) + "\",\n\"settings\": " + to_json(settings) + "}\n");
 }
 
 /// The process that started all others: it looks after them and writes down what they do, and computes nothing.
@@ -67,9 +113,11 @@ class Coordinator {
         shared_("farad-acer-" + std::to_string(::getpid()), settings.shape(spec_.observation_size, spec_.actions),
                 settings),
         metrics_(board, settings.workers, settings.capacity_of_worker() * settings.workers, bytes_of(*shared_.network)),
-        rows_(settings.out + "/metrics.csv", false),
-        rates_(settings.out + "/workers.csv", false),
-        evaluations_(settings.out + "/evaluations.csv", false),
+        rows_(settings.out + "/metrics.csv", settings.resume),
+        rates_(settings.out + "/workers.csv", settings.resume),
+        evaluations_(settings.out + "/evaluations.csv", settings.resume),
+        events_(settings.out),
+        checkpoint_(settings.out),
         workers_(static_cast<size_t>(settings.workers)) {}
 
   ~Coordinator() {
@@ -80,26 +128,40 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
 
   Result run() {
+    if (settings_.resume) resume();
+    if (is_logged(settings_)) clear_logs(settings_.out);
+    Checkpoint::clear(checkpoint_.at_end());
     start_evaluator();
     for (int i = 0; i < settings_.workers; ++i) start_worker(i);
-    int64_t next_report = settings_.report_every, next_evaluation = settings_.evaluate_every;
+    Every report_due(settings_.report_every, board_.steps), evaluation_due(settings_.evaluate_every, board_.steps),
+        checkpoint_due(settings_.checkpoint_every, board_.steps);
     while (look_after_workers()) {
       wait_for_evaluation(milliseconds(20));
       const int64_t steps = board_.steps;
-      if (steps >= next_report) {
-        report();
-        next_report = (steps / settings_.report_every + 1) * settings_.report_every;
-      }
-      if (settings_.evaluate_every > 0 && steps >= next_evaluation && !evaluating_) {
-        ask_for_evaluation();
-        next_evaluation = (steps / settings_.evaluate_every + 1) * settings_.evaluate_every;
-      }
+      if (report_due(steps)) report();
+      if (!evaluating_ && evaluation_due(steps)) ask_for_evaluation();
+      if (checkpoint_due(steps)) save_with_workers();
     }
     finish();
     return result_;
   }
 
  private:
+  /// True once for each so many steps; never if that is 0.
+  class Every {
+   public:
+    Every(int64_t steps, int64_t begin) : steps_(steps), last_(begin) {}
+    bool operator()(int64_t now) {
+      if (steps_ == 0 || now / steps_ == last_ / steps_) return false;
+      last_ = now;
+      return true;
+    }
+
+   private:
+    const int64_t steps_;
+    int64_t last_;
+  };
+
   struct WorkerProcess {
     pid_t process = -1;
     int life = 0;
@@ -149,6 +211,37 @@ class Coordinator {
       any = true;
     }
     return any;
+  }
+
+  void resume() {
+    const auto last = checkpoint_.last();
+    shared_.model.load(Checkpoint::model(last));
+    load_counts(Checkpoint::counts(last), board_, settings_.workers);
+    metrics_ = Metrics(board_, settings_.workers, settings_.capacity_of_worker() * settings_.workers,
+                       bytes_of(*shared_.network));
+    std::printf("  goes on after %ld steps, from %s\n", static_cast<long>(board_.steps), last.c_str());
+  }
+
+  /// A checkpoint while the workers wait, each between two turns. None if some have ended: then all do soon.
+  void save_with_workers() {
+    Checkpoint::clear(checkpoint_.next());
+    const int64_t number = ++board_.checkpoint;
+    const auto count = [&](auto is_so) {
+      int sum = 0;
+      for (size_t i = 0; i < workers_.size(); ++i) sum += is_so(workers_[i].process, board_.tallies[i].saved.load());
+      return sum;
+    };
+    const auto waited_for = [&] { return count([&](pid_t p, int64_t saved) { return p > 0 && saved < number; }); };
+    while (waited_for() > 0 && look_after_workers()) std::this_thread::sleep_for(milliseconds(1));
+    if (count([](pid_t p, int64_t) { return p > 0; }) == settings_.workers) save(checkpoint_.next());
+    board_.resumed = number;
+  }
+
+  /// With the parts that the workers have written there.
+  void save(const std::string& parts) {
+    shared_.model.save(Checkpoint::model(parts));
+    save_counts(Checkpoint::counts(parts), board_, settings_.workers);
+    checkpoint_.publish(parts);
   }
 
   void ask_for_evaluation() {
@@ -204,11 +297,33 @@ class Coordinator {
     evaluator_ = -1;
     report();
     if (terminal_) std::printf("\n");
+    save(checkpoint_.at_end());
+    draw();
+  }
+
+  void draw() const {
+    const Table metrics(settings_.out + "/metrics.csv"), evaluations(settings_.out + "/evaluations.csv");
+    for (const std::string over : {"steps", "seconds"}) {
+      const Plot plot{over,
+                      "return",
+                      {{"last 100 episodes", metrics.column(over), metrics.column("return_mean")},
+                       {"evaluated", evaluations.column(over), evaluations.column("greedy_mean")}}};
+      write_text(settings_.out + "/return_by_" + over + ".svg", to_svg(plot));
+    }
+    std::map<uint64_t, double> counts;
+    for (const auto& update : shared_.model.history()) ++counts[update.staleness()];
+    Line bars{"of the last " + std::to_string(shared_.model.history().size()), {}, {}};
+    for (const auto& [staleness, count] : counts) {
+      bars.x.push_back(static_cast<double>(staleness));
+      bars.y.push_back(count);
+    }
+    write_text(settings_.out + "/staleness.svg", to_svg({"staleness", "updates", {bars}, true}));
   }
 
   void report() {
     const auto row = metrics_.row(board_, shared_.model, seconds());
     rows_.write(row);
+    events_.write(static_cast<int64_t>(row.front().second), {row.begin() + 1, row.end()});
     for (size_t w = 0; w < metrics_.rates().size(); ++w) {
       rates_.write({{"steps", row.front().second},
                     {"worker", static_cast<double>(w)},
@@ -242,6 +357,8 @@ class Coordinator {
   SharedModel shared_;
   Metrics metrics_;
   CsvFile rows_, rates_, evaluations_;
+  EventFile events_;
+  const Checkpoint checkpoint_;
   std::vector<WorkerProcess> workers_;
   pid_t evaluator_ = -1;
   int evaluator_lives_ = 0;

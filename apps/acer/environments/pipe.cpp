@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
-constexpr auto patience = std::chrono::seconds(10);
+constexpr auto reply_patience = std::chrono::seconds(10);
 constexpr size_t longest_line = 16 << 20;
 
 }  // namespace
@@ -69,7 +69,7 @@ class PipeEnvironment::Program {
   }
 
   Json hear() {
-    const auto deadline = Clock::now() + patience;
+    const auto deadline = Clock::now() + reply_patience;
     size_t end;
     while ((end = unread_.find('\n')) == std::string::npos) {
       if (unread_.size() > longest_line) fail("a line of more than 16 MiB");

@@ -87,16 +87,15 @@ class LocalParameters final : public Parameters {
  public:
   explicit LocalParameters(const NetworkShape& shape) : network_(shape, Random(5)) {}
 
-  uint64_t pull(NetworkImpl& network, NetworkImpl& average) override {
+  void pull(NetworkImpl& network, NetworkImpl& average) override {
     const c10::NoGradGuard no_grad;
     const auto values = network_->parameters();
     for (auto* to : {&network, &average}) {
       const auto there = to->parameters();
       for (size_t i = 0; i < values.size(); ++i) there[i].copy_(values[i]);
     }
-    return version_;
   }
-  shared::Update step(const NetworkImpl& network) override {
+  shared::Update step(const NetworkImpl& network, int64_t) override {
     const c10::NoGradGuard no_grad;
     const auto values = network_->parameters(), by = network.parameters();
     for (size_t i = 0; i < values.size(); ++i) values[i].sub_(by[i].grad(), 0.01);

@@ -1,0 +1,194 @@
+#include "acer/audit_checks.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "acer/direction.h"
+#include "acer/gradient.h"
+#include "acer/plain_network.h"
+#include "acer/replay.h"
+
+namespace farad::acer {
+namespace {
+
+std::vector<double> distribution(size_t actions, Random& random) {
+  std::vector<double> p(actions);
+  double sum = 0;
+  for (double& x : p) sum += x = std::exp(random.uniform(-6, 0));
+  for (double& x : p) x /= sum;
+  return p;
+}
+
+/// By how much random samples' directions break the bound, or are changed otherwise than it demands. The divergence's
+/// gradient is computed here once more.
+double worst_direction(Defect defect, uint64_t seed) {
+  Random random(seed);
+  Rules rules;
+  rules.trust = 0.5;
+  rules.defect = defect;
+  Direction direction;
+  double worst = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const auto policy = distribution(3, random), behaviour = distribution(3, random), average = distribution(3, random);
+    const std::vector<double> q{random.normal(), random.normal(), random.normal()};
+    const double value = policy[0] * q[0] + policy[1] * q[1] + policy[2] * q[2];
+    find_direction({policy, behaviour, average, q, random.below(3), value, random.normal()}, rules, direction);
+    double kz = 0, kk = 0, moved = 0, longest = 1;
+    const auto k = [&](size_t a) { return -average[a] / policy[a]; };
+    for (size_t a = 0; a < 3; ++a) {
+      kz += k(a) * direction.allowed[a];
+      kk += k(a) * k(a);
+      moved += k(a) * (direction.wanted[a] - direction.allowed[a]);
+      longest = std::max(longest, std::abs(direction.wanted[a]));
+    }
+    const double scale = longest * std::max(1.0, std::sqrt(kk));
+    worst = std::max(worst, (kz - rules.trust) / scale);
+    if (direction.wanted == direction.allowed) continue;
+    worst = std::max(worst, std::abs(kz - rules.trust) / scale);
+    for (size_t a = 0; a < 3; ++a) {
+      const double away = direction.wanted[a] - direction.allowed[a] - moved / kk * k(a);
+      worst = std::max(worst, std::abs(away) / longest);
+    }
+  }
+  return worst;
+}
+
+/// By how much targets are off, for a policy and a critic that say the same everywhere.
+double worst_target(Defect defect) {
+  const NetworkShape shape{1, {}, 2};
+  Network network(shape, Random(1));
+  network->to(at::kDouble);
+  {
+    const c10::NoGradGuard no_grad;
+    for (auto& parameter : network->parameters()) parameter.zero_();
+    network->q_head().bias[0].fill_(2);
+    network->q_head().bias[1].fill_(6);  // The policy is even, so states are worth 4.
+  }
+  Batch batch(1, 2);
+  const float seen = 1;
+  const std::vector<float> rare{0.25f, 0.75f}, often{0.75f, 0.25f};
+  const auto step = [&](int64_t action, double reward, const std::vector<float>& behaviour) {
+    batch.add_step({&seen, 1}, action, reward, behaviour);
+  };
+  step(0, 3, rare);
+  batch.end_window(Ending::Terminated, {&seen, 1});
+  step(0, 3, rare);
+  batch.end_window(Ending::Cut, {&seen, 1});
+  step(1, 1, rare);
+  step(0, 3, rare);  // twice as likely now: the trace is cut at 1
+  batch.end_window(Ending::Terminated, {&seen, 1});
+  step(1, 1, rare);
+  step(0, 3, often);  // two thirds as likely
+  batch.end_window(Ending::Cut, {&seen, 1});
+  Rules rules;
+  rules.discount = 0.5;
+  rules.defect = defect;
+  Gradient gradient(rules);
+  gradient.compute(*network, *network, batch);
+  const std::vector<double> wanted{3, 5, 1 + 0.5 * (3 - 2 + 4), 3, 1 + 0.5 * (2.0 / 3 * (5 - 2) + 4), 5};
+  double worst = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) worst = std::max(worst, std::abs(gradient.targets()[i] - wanted[i]));
+  return worst;
+}
+
+/// Whether the average has an effect on the gradient other than by its values.
+double gradient_of_average(const audit::Learner& learner) {
+  const auto batch = learner.batch(0, 0);
+  const auto gradients = [&] {
+    for (const auto& one : learner.tensors) one.tensor.mutable_grad() = at::Tensor();
+    learner.gradients(batch);
+    std::vector<at::Tensor> all;
+    for (const auto& one : learner.tensors) all.push_back(one.tensor.grad().clone());
+    return all;
+  };
+  const auto attached = gradients();
+  for (const auto& one : learner.average) {
+    if (one.tensor.grad().defined()) return 1;
+    one.tensor.set_requires_grad(false);
+  }
+  const auto detached = gradients();
+  for (size_t i = 0; i < attached.size(); ++i) {
+    if (!attached[i].equal(detached[i])) return 1;
+  }
+  return 0;
+}
+
+/// By how much behaviours that are stored as the policy's are not what the policy is.
+double worst_behaviour(const audit::Learner& learner, const NetworkShape& shape) {
+  Network network(shape, Random(1));
+  network->to(learner.tensors.front().tensor.scalar_type());
+  const auto parameters = network->parameters();
+  {
+    const c10::NoGradGuard no_grad;
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].copy_(learner.tensors[i].tensor);
+  }
+  PlainNetwork<double> policy(shape);
+  policy.copy(*network);
+  const auto batch = learner.batch(0, 1);
+  const auto* seen = batch.tensors[0].data_ptr<float>();
+  const auto* stored = batch.tensors[3].data_ptr<double>();
+  const auto* ends = batch.tensors[4].data_ptr<int64_t>();
+  const auto width = static_cast<size_t>(shape.observation_size), actions = static_cast<size_t>(shape.actions);
+  double worst = 0;
+  size_t row = 0;
+  for (int64_t w = 0; w < batch.tensors[4].size(0); ++w) {
+    for (const size_t end = row + static_cast<size_t>(ends[2 * w]); row < end; ++row) {
+      if (w % 2 != 0) continue;  // Acted in by another one.
+      policy.forward({seen + row * width, width});
+      for (size_t a = 0; a < actions; ++a)
+        worst = std::max(worst, std::abs(stored[row * actions + a] - policy.policy()[a]));
+    }
+  }
+  return worst;
+}
+
+/// Which part of the last steps of episodes was never drawn.
+double ends_missed(bool misses_ends, uint64_t seed) {
+  constexpr int64_t episodes = 20, length = 10;
+  Replay replay(episodes * length, 1, 1, misses_ends);
+  const float one = 1;
+  for (int64_t i = 0; i < episodes * length; ++i) {
+    const auto number = static_cast<float>(i);
+    replay.add({&number, 1}, 0, {&one, 1}, {.terminated = (i + 1) % length == 0}, {&number, 1});
+  }
+  Random random(seed);
+  Batch batch(1, 1);
+  std::vector<bool> drawn(episodes, false);
+  for (int i = 0; i < 2000; ++i) {
+    batch.clear();
+    replay.draw(5, random, batch);
+    const auto last = static_cast<int64_t>(batch.observations().back());
+    if ((last + 1) % length == 0) drawn[static_cast<size_t>(last / length)] = true;
+  }
+  return static_cast<double>(std::count(drawn.begin(), drawn.end(), false)) / episodes;
+}
+
+}  // namespace
+
+std::vector<audit::Check> own_checks(const NetworkShape& shape,
+                                     const std::function<audit::Learner(const audit::Options&)>& make,
+                                     const std::function<Defect(const audit::Options&)>& defect) {
+  using audit::Evidence, audit::Options;
+  return {
+      [=](const Evidence&, const Options& options) {
+        return audit::finding("A3", "the average policy is a constant", gradient_of_average(make(options)), 0);
+      },
+      [=](const Evidence&, const Options& options) {
+        return audit::finding("A4", "directions obey the bound and change no more than it demands",
+                              worst_direction(defect(options), options.seed), 1e-9);
+      },
+      [=](const Evidence&, const Options& options) {
+        return audit::finding("A6", "Retrace's targets are those computed by hand", worst_target(defect(options)),
+                              1e-12);
+      },
+      [=](const Evidence&, const Options& options) {
+        const double missed = ends_missed(options.inject == "terminal-never-sampled", options.seed);
+        return audit::finding("D6", "stored behaviours are the policy's, and the ends of episodes are drawn",
+                              std::max(missed, worst_behaviour(make(options), shape)), 1e-6);
+      },
+  };
+}
+
+}  // namespace farad::acer

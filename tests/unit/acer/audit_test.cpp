@@ -1,0 +1,35 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program.h"
+
+namespace farad::acer {
+namespace {
+
+using testing::HasSubstr;
+
+Run audit(std::vector<std::string> options) {
+  options.insert(options.begin(), {FARAD_COMMAND, "audit", "--rounds", "10"});
+  options.insert(options.end(), {"--", FARAD_ACER, "--env", "Catch", "--hidden", "16"});
+  return run(std::move(options));
+}
+
+TEST(Audit, FindsAcerCorrect) {
+  for (const char* type : {"f64", "f32"}) {
+    const auto done = audit({"--dtype", type});
+    EXPECT_EQ(done.code, 0) << done.said;
+    EXPECT_THAT(done.said, HasSubstr("STALE-CORRECT"));
+  }
+}
+
+TEST(Audit, FindsTheDefectsThatImplementationsOfAcerHave) {
+  for (const char* fault : {"kl-sign", "denominator-g2", "bias-attached", "q-taken-only", "done-as-truncation",
+                            "terminal-never-sampled", "live-rollout", "stale-average", "accumulate"}) {
+    const auto done = audit({"--inject", fault});
+    EXPECT_EQ(done.code, 1) << done.said;
+    EXPECT_THAT(done.said, HasSubstr("has to find: found")) << fault;
+  }
+}
+
+}  // namespace
+}  // namespace farad::acer

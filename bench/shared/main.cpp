@@ -1,0 +1,69 @@
+// Training by several processes on one model in shared memory, beside torch.multiprocessing, in one run.
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "common/children.h"
+#include "common/program.h"
+#include "shared/report.h"
+#include "shared/roles.h"
+
+namespace farad::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr char usage[] =
+    "usage: bench_shared [--quick] [--no-peer] [--python PATH] [--json FILE]\n"
+    "  --quick        two processes and a fifth of the time\n"
+    "  --no-peer      without torch.multiprocessing\n"
+    "  --python PATH  an interpreter that has torch (default /usr/bin/python3)\n"
+    "  --json FILE    where the figures go (default out/bench_shared.json)\n";
+
+json measure_training(const Options& options, const std::vector<int>& numbers, int milliseconds) {
+  json training;
+  for (const char* size : {"small", "large"}) {
+    for (const int trainers : numbers) {
+      auto& here = training[size][std::to_string(trainers)];
+      for (const char* policy : {"Locked", "Hogwild", "AllReduced", "Managed", "Averaged"}) {
+        std::fprintf(stderr, "measuring %d on a %s model, %s ...\n", trainers, size, policy);
+        const std::string name = fresh_meeting().substr(7);
+        std::vector<Words> roles{{"offer", name, policy, size, std::to_string(trainers), std::to_string(milliseconds)}};
+        for (int i = 0; i < trainers; ++i) roles.push_back({"train", name, size});
+        here[policy] = json::parse(run_roles(roles, Placement::Unpinned));
+      }
+      if (!options.peer) continue;
+      for (const char* policy : {"Locked", "Hogwild"}) {
+        const auto torch = measure_torch(options, Placement::Unpinned, "shared/torch_shared.py",
+                                         {policy, size, std::to_string(trainers), std::to_string(milliseconds)}, 1);
+        if (torch.is_number()) here["torch"][policy] = torch;
+      }
+    }
+  }
+  return training;
+}
+
+int run(const Words& words) {
+  if (!words.empty() && words[0] == "--help") return std::fputs(usage, stdout), 0;
+  Options options{.json_path = "out/bench_shared.json"};
+  bool quick = false;
+  parse(words, usage, options, [&](const std::string& option, const Value&) {
+    quick = quick || option == "--quick";
+    return option == "--quick";
+  });
+  json results;
+  results["training"] = quick ? measure_training(options, {2}, 400) : measure_training(options, {1, 2, 4}, 2'000);
+  std::fprintf(stderr, "measuring a snapshot ...\n");
+  results["look"] = json::parse(run_roles({{"look"}}, Placement::Unpinned));
+  const bool reached = report(results);
+  write_results(options, results);
+  return reached ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace farad::bench
+
+int main(int argc, char** argv) {
+  using namespace farad::bench;
+  return run_program(argc, argv, {{"offer", offer}, {"train", train}, {"look", look}}, run);
+}

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "common/program.h"
+
+namespace farad::bench {
+
+/// Offers a model and writes, as JSON, what happens while others train it: the name of the model, a policy, "small" or
+/// "large", how many train it, for how many milliseconds. Under Managed it is the manager.
+void offer(const Words&);
+/// Trains that model until it is told to end: its name, "small" or "large".
+void train(const Words&);
+/// Times of a snapshot of a model of 100 MB and of copying as many bytes, as JSON.
+void look(const Words&);
+
+}  // namespace farad::bench

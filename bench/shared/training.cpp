@@ -1,0 +1,150 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/randn.h>
+#include <farad/shared.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <stdexcept>
+#include <thread>
+
+#include "common/sample.h"
+#include "shared/roles.h"
+
+namespace farad::bench {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using shared::Model;
+using shared::Policy;
+using torch::nn::Linear;
+
+namespace {
+
+// PyTorch's side has the same numbers, in torch_shared.py.
+constexpr int64_t small_width = 64, large_width = 5000;  // 16 KB and 100 MB
+constexpr int64_t batch = 8;
+constexpr double rate = 0.05;
+
+constexpr std::array policies{std::pair{"Locked", Policy::Locked}, std::pair{"Hogwild", Policy::Hogwild},
+                              std::pair{"AllReduced", Policy::AllReduced}, std::pair{"Managed", Policy::Managed},
+                              std::pair{"Averaged", Policy::Averaged}};
+
+Policy policy_named(const std::string& name) {
+  for (const auto& [known, policy] : policies) {
+    if (name == known) return policy;
+  }
+  throw std::runtime_error("[bench] no policy \"" + name + "\"");
+}
+
+Linear make_linear(const std::string& size) {
+  at::manual_seed(1);
+  const int64_t width = size == "large" ? large_width : small_width;
+  return Linear(width, width);
+}
+
+/// What is to be learned: to give back what it is given.
+at::Tensor loss_of(Linear& module, const at::Tensor& x) { return at::mse_loss(module(x), x); }
+
+}  // namespace
+
+void offer(const Words& words) {
+  at::set_num_threads(1);
+  const auto& size = words.at(2);
+  const int trainers = std::stoi(words.at(3));
+  const std::chrono::milliseconds span(std::stoi(words.at(4)));
+  auto module = make_linear(size);
+  auto model = Model::create(words.at(0), module, torch::optim::SGDOptions(rate),
+                             {.policy = policy_named(words.at(1)), .patience = 60s, .members = trainers});
+  const auto serve_for = [&](std::chrono::milliseconds some) {
+    const auto until = Clock::now() + some;
+    while (Clock::now() < until) {
+      if (model.policy() == Policy::Managed) model.manage(1ms);
+      if (model.policy() != Policy::Managed) std::this_thread::sleep_until(until);
+    }
+  };
+  const auto steps = [&] {
+    uint64_t all = 0;
+    for (const auto& worker : model.stats().workers) all += worker.applied;
+    return all;
+  };
+  const auto all_are_here = [&] {
+    const auto workers = model.stats().workers;
+    return std::count_if(workers.begin(), workers.end(), [](const auto& one) { return one.applied > 0; }) >= trainers;
+  };
+  while (!all_are_here()) serve_for(1ms);
+  serve_for(span / 10);
+  const uint64_t before = steps();
+  const auto start = Clock::now();
+  nlohmann::json losses;
+  auto seen = make_linear(size);
+  const auto x = at::randn({256, seen->weight.size(1)});
+  for (int part = 0; part < 10; ++part) {
+    serve_for(span / 10);
+    if (size != "small") continue;
+    model.pull(seen);
+    losses.push_back(loss_of(seen, x).item<double>());
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double rate_of_steps = static_cast<double>(steps() - before) / seconds;
+  model.set_lr(0);  // That is how they know that it is over.
+  if (model.policy() == Policy::Managed) {
+    for (auto stats = model.stats(); stats.waiting > 0 || stats.workers.size() > 1; stats = model.stats()) {
+      model.manage(1ms);
+      if (std::none_of(stats.workers.begin(), stats.workers.end(),
+                       [](const auto& worker) { return worker.worker != 0 && worker.alive; })) {
+        break;
+      }
+    }
+  }
+  const auto stats = model.stats();
+  std::cout << nlohmann::json{{"steps a second", rate_of_steps},
+                              {"losses", losses},
+                              {"mean staleness", stats.mean_staleness},
+                              {"lost", stats.lost},
+                              {"snapshots torn", stats.snapshots_torn}}
+            << std::endl;
+}
+
+void train(const Words& words) {
+  at::set_num_threads(1);
+  auto module = make_linear(words.at(1));
+  auto model = Model::attach(words.at(0), module, {.patience = 60s});
+  at::manual_seed(shared::stream_seed(1, static_cast<uint64_t>(model.worker())));
+  const auto x = at::randn({64, batch, module->weight.size(1)});
+  // The usual loop of PyTorch computes from the shared module while others write it; so does this one.
+  for (int64_t i = 0; model.lr() > 0; ++i) {
+    for (auto& parameter : module->parameters()) parameter.mutable_grad() = at::Tensor();
+    loss_of(module, x[i % x.size(0)]).backward();
+    try {
+      model.step();
+    } catch (const std::exception&) {  // Others have ended before.
+      if (model.lr() > 0) throw;
+    }
+  }
+}
+
+void look(const Words&) {
+  at::set_num_threads(1);
+  auto module = make_linear("large"), own = make_linear("large");
+  auto model = Model::create("bench-look-" + std::to_string(::getpid()), module, torch::optim::SGDOptions(rate));
+  const auto& weight = module->weight;
+  const auto to = at::empty_like(weight);
+  const auto copy_to = [&](const at::Tensor& tensor) {
+    std::memcpy(tensor.data_ptr(), weight.data_ptr(), weight.nbytes());
+  };
+  std::cout << nlohmann::json{{"pull", time_each([&] { model.pull(own); }, 1s)},
+                              {"memcpy", time_each([&] { copy_to(to); }, 1s)},
+                              {"snapshot", time_each([&] { model.snapshot(); }, 1s)},
+                              {"memcpy into new memory", time_each([&] { copy_to(at::empty_like(weight)); }, 1s)}}
+            << std::endl;
+}
+
+}  // namespace farad::bench

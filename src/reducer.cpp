@@ -141,7 +141,7 @@ void Reducer::take(const at::Tensor& mean, Bucket& bucket, const at::Tensor& use
     auto& parameter = parameters_[index];
     auto& gradient = parameter.tensor.mutable_grad();
     if (is_used[index] == 0) {
-      if (!with_gradients) gradient.reset();  // As the others have it, who do have one if they keep theirs.
+      if (!with_gradients) gradient.reset();  // As the others have it: had they kept one, it would count as used.
       continue;
     }
     const auto part = mean.narrow(0, parameter.begin, parameter.tensor.numel()).view(parameter.tensor.sizes());

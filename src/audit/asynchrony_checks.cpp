@@ -82,8 +82,9 @@ Finding check_losses(const Materials& all) {
 Finding check_tearing(const Materials& all) {
   if (all.averages()) return {"D3", "nobody sees an update half done", 0, 0, Outcome::Skipped, "each has a copy"};
   const auto& found = all.conservation;
-  const auto note = std::to_string(found.torn) + " of " + std::to_string(found.snapshots) +
-                    " snapshots not of one version; at most " + std::to_string(found.most_inside) + " updates at once";
+  const auto note =
+      std::to_string(found.torn) + " of " + std::to_string(found.snapshots) + " snapshots not of one version" +
+      (found.most_inside > 0 ? "; at most " + std::to_string(found.most_inside) + " updates at once" : std::string());
   const auto overlaps = found.most_inside > 1 ? found.most_inside - 1 : 0;
   const auto value = static_cast<double>(found.torn + found.said_torn + overlaps);
   if (!all.locks()) return {"D3", "updates overlap, as the policy lets them", value, 0, Outcome::Reported, note};

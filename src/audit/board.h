@@ -43,6 +43,7 @@ class Board {
     uint64_t values;         ///< hash of what it pulled
     uint64_t canary;         ///< as it read it in its parameters
     int seat;                ///< which of the model's workers it is
+    int pid;
   };
   /// At the end.
   struct Ended {

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <fstream>
 #include <random>
+#include <string>
 
 #include "audit/board.h"
 #include "audit/copy.h"
@@ -24,8 +26,8 @@ constexpr int increases = 100;  // of each worker
 constexpr int looks_every = 10;
 constexpr int encounters = 3;
 constexpr double rate = 0.125;  // A power of two: products with small integers are exact.
-/// How long the first one within the model waits there for a second one that stands before the door.
-constexpr auto a_moment = std::chrono::milliseconds(20);
+/// How long the first one within the model waits there at most, should it not be able to tell what the others do.
+constexpr auto long_enough = std::chrono::seconds(2);
 
 farad::detail::OptimizerSettings plain_sgd() {
   return {"SGD", {{"lr", 1}, {"momentum", 0}, {"dampening", 0}, {"weight_decay", 0}, {"nesterov", 0}}};
@@ -38,6 +40,15 @@ at::Tensor integers(const Options& options, int worker, int step, int64_t elemen
     *at = static_cast<double>(random() % 17) - 8;
   }
   return made.to(options.dtype);
+}
+
+/// Whether that process waits for something that is not the processor.
+bool sleeps(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");  // "17 (a name) S ..."
+  std::string text;
+  std::getline(file, text);
+  const auto name_ends = text.rfind(')');
+  return name_ends != text.npos && text.compare(name_ends, 3, ") S") == 0;
 }
 
 /// Powers of two whose sum is one, so that where gradients are averaged no bit is lost either.
@@ -56,6 +67,7 @@ class Member {
         model_(join(setup.model)) {}
 
   void update() {
+    board_.joined(number_).pid = ::getpid();
     board_.meet(turn_);
     const auto ones = split(at::full({bound_.elements()}, -1, at::TensorOptions(options_.dtype)));
     for (int i = 0; i < increases; ++i) {
@@ -121,8 +133,8 @@ class Member {
     for (const uint64_t before = taken.load(); taken.load() == before;) ::sched_yield();
   }
 
-  /// Do two get into the model at once? All come to the door; who is in first waits for the others to be there and for
-  /// one of them to get in too. Where only one may be in, the moment passes.
+  /// Do two get into the model at once? All come to the door; who is in first waits there until another is in too, or
+  /// all of them have come and sleep: then something keeps them out.
   void meet_inside(const std::vector<at::Tensor>& gradients) {
     for (encounter_ = 1; encounter_ <= encounters; ++encounter_) {
       board_.meet(turn_);
@@ -143,14 +155,18 @@ class Member {
     const auto all = static_cast<uint64_t>(encounter_ * options_.workers);
     uint64_t before = encounter_ - 1;
     if (board_.counter(Board::First).compare_exchange_strong(before, encounter_)) {
-      const auto waits = [&](auto until) {
-        while (!until()) ::sched_yield();
-      };
-      waits([&] { return board_.counter(Board::AtTheDoor).load() >= all; });
-      const auto end = std::chrono::steady_clock::now() + a_moment;
-      waits([&] { return inside.load() > 1 || std::chrono::steady_clock::now() >= end; });
+      const auto end = std::chrono::steady_clock::now() + long_enough;
+      const auto kept_out = [&] { return board_.counter(Board::AtTheDoor).load() >= all && others_sleep(); };
+      while (most.load() < 2 && !kept_out() && std::chrono::steady_clock::now() < end) ::sched_yield();
     }
     inside.fetch_sub(1);
+  }
+
+  bool others_sleep() const {
+    for (int i = 0; i < options_.workers; ++i) {
+      if (i != number_ && !sleeps(board_.joined(i).pid)) return false;
+    }
+    return true;
   }
 
   std::vector<at::Tensor> split(const at::Tensor& flat) const {

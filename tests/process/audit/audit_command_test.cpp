@@ -32,6 +32,12 @@ TEST(AuditCommand, TheLastLineAnswersTheQuestion) {
   EXPECT_THAT(lines_of(out).back(), StartsWith("STALE-CORRECT: this training propagates its gradients correctly"));
 }
 
+TEST(AuditCommand, AProgramAuditsItself) {
+  const auto [code, out, err] = audit({"--policy", "allreduced", "--", AUDITED_PROGRAM});
+  EXPECT_EQ(code, 0) << out << err;
+  EXPECT_THAT(lines_of(out).back(), StartsWith("EQUIVALENT"));
+}
+
 TEST(AuditCommand, ADefectIsAFailureAndTheReportSaysWhich) {
   const auto [code, out, err] = audit({"--inject", "accumulate", "--json", "-"});
   EXPECT_EQ(code, 1) << out << err;

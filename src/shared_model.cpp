@@ -70,7 +70,7 @@ Model Model::create(const std::string& name, std::vector<Named> tensors, detail:
   const auto use = use_of(options);
   auto state = std::make_unique<State>(name, std::move(tensors), settings, std::move(options));
   Segment::create(name, state->layout, use, state->segment).raise();
-  state->header().rate.store(settings.options.at("lr"));
+  state->header().books.rate.store(settings.options.at("lr"));
   {
     const c10::NoGradGuard no_grad;
     for (size_t i = 0; i < state->bound.size(); ++i) {
@@ -92,7 +92,7 @@ Model Model::attach(const std::string& name, std::vector<Named> tensors, Options
   const auto deadline = base::deadline_after(base::Clock::now(), options.patience);
   Broker::fetch(name, deadline, segment, broker).raise();
   auto settings = Layout::settings_in(segment->description());
-  settings.options["lr"] = segment->header().rate.load();
+  settings.options["lr"] = segment->header().books.rate.load();
   options.moving_average = Layout::moving_average_in(segment->description());
   options.policy = static_cast<Policy>(segment->header().policy);
   auto state = std::make_unique<State>(name, std::move(tensors), settings, std::move(options));
@@ -122,8 +122,12 @@ const std::string& Model::name() const { return state().name; }
 Policy Model::policy() const { return state().policy(); }
 int Model::worker() const { return static_cast<int>(state().seat); }
 uint64_t Model::version() const { return state().header().books.version.load(); }
-void Model::set_lr(double lr) { state().header().rate.store(lr); }
-double Model::lr() const { return state().header().rate.load(); }
+void Model::set_lr(double lr) {
+  // By the lock, else an update that is put back would take it with it.
+  auto& here = state();
+  here.writer->alone([&] { here.header().books.rate.store(lr); }, here.deadline()).raise();
+}
+double Model::lr() const { return state().header().books.rate.load(); }
 
 // --- Reading ---
 

@@ -15,6 +15,16 @@ using Named = detail::NamedTensor;
 /// Averaged: what optimizers remember is not shared.
 bool shares_memories(const Options& options) { return options.policy != Policy::Averaged; }
 
+/// What each process may choose for itself.
+const Options& checked(const Options& options) {
+  TORCH_CHECK(options.gather >= 1, "[shared] Options::gather is ", options.gather, ", less than 1");
+  TORCH_CHECK(options.average_every >= 0, "[shared] Options::average_every is ", options.average_every);
+  for (const auto span : {options.patience, options.gather_within, options.wait_for_late}) {
+    TORCH_CHECK(span.count() >= 0, "[shared] an option is a time of ", span.count(), " ms");
+  }
+  return options;
+}
+
 std::optional<Layout> own_layout_of(const std::vector<Named>& bound, const detail::OptimizerSettings& settings,
                                     const Options& options) {
   if (shares_memories(options)) return {};
@@ -40,13 +50,12 @@ Model::State::State(std::string given_name, std::vector<Named> tensors, const de
     : name(std::move(given_name)),
       bound(without_doubles(std::move(tensors))),
       settings(by),
-      options(std::move(given)),
+      options(checked(given)),
       layout(entries_of(bound), settings, options.moving_average, shares_memories(options)),
       own_layout(own_layout_of(bound, settings, options)) {}
 
 Model::State::~State() {
   if (segment && process == ::getpid()) leave_seat(segment->header(), seat);
-  if (process != ::getpid()) Broker::forget(std::move(broker));
 }
 
 void Model::State::must_be(Policy wanted, const char* what) const {
@@ -54,9 +63,20 @@ void Model::State::must_be(Policy wanted, const char* what) const {
 }
 
 void Model::State::join() {
-  process = ::getpid();
   Writer guest(segment, 0);  // Sits nowhere yet, so it may only use the lock.
-  guest.alone([&] { take_seat(header(), seat).raise(); }, deadline()).raise();
+  uint32_t taken = 0;
+  guest.alone([&] { take_seat(header(), taken).raise(); }, deadline()).raise();
+  try {
+    sit(taken);
+  } catch (...) {
+    leave_seat(header(), taken);
+    throw;
+  }
+  process = ::getpid();  // Only now: what cannot join tries again, and has nothing to leave.
+}
+
+void Model::State::sit(uint32_t there) {
+  seat = there;
   segment->reserve_slots(seat).raise();
   writer.emplace(segment, seat);
   reader.emplace(segment, policy() != Policy::Hogwild);
@@ -76,8 +96,10 @@ void Model::State::join() {
 
 void Model::State::be_here() {
   if (process == ::getpid()) return;
-  Broker::forget(std::move(broker));
-  broker = Broker::stand_by(name, segment);
+  if (!broker || !broker->is_ours()) {
+    broker.reset();
+    broker = Broker::stand_by(name, segment);
+  }
   join();
   if (own) bind_all();  // That of the parent is its own.
 }

@@ -38,6 +38,7 @@ struct Model::State {
 
   /// Once the segment is there: this process becomes one of its workers.
   void join();
+  void sit(uint32_t there);
   /// A process that was forked off is another worker.
   void be_here();
 
@@ -73,7 +74,7 @@ struct Model::State {
   std::shared_ptr<Segment> segment;
   std::shared_ptr<Segment> own;  // Averaged: the copy of this process, and what its optimizer remembers
   std::unique_ptr<Broker> broker;
-  pid_t process = 0;
+  pid_t process = 0;  // the one that sits there
   uint32_t seat = 0;
   std::optional<Writer> writer;
   std::optional<Reader> reader;

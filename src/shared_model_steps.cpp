@@ -77,18 +77,18 @@ Update Model::State::step_alone(const std::vector<at::Tensor>& gradients) {
   const auto update = [&](const Writer::Done& done) {
     return Update{static_cast<int>(seat), done.sequence, read, done.version, {}};
   };
-  Writer::Work work{[&] { stepper->step(gradients, header().rate.load()); }, {}, attempt.sequence(), read};
-  if (options.observer) {
-    work.observe = [&](const Writer::Done& done) { options.observer(update(done), gradients); };
-  }
+  Writer::Work work{[&] { stepper->step(gradients, header().books.rate.load()); }, {}, attempt.sequence(), read};
   Writer::Done done;
   if (policy() == Policy::Locked) {
+    if (options.observer) work.observe = [&](const Writer::Done& made) { options.observer(update(made), gradients); };
     writer->locked(work, deadline(), done).raise();
+    attempt.succeeded();
   } else {
     done = writer->unlocked(work);
+    attempt.succeeded();
+    if (options.observer) options.observer(update(done), gradients);  // It cannot be undone any more.
   }
-  attempt.succeeded();
-  version_read = done.version;  // Unless it pulls, what it computes next is from what it sees now.
+  if (!pulls) version_read = done.version;  // What it computes next is from what it sees now.
   return update(done);
 }
 
@@ -109,7 +109,7 @@ void Model::State::observe_together(Writer::Work& work, const std::vector<Ticket
 
 Writer::Work Model::State::by_mean(const std::vector<Ticket>& tickets) {
   const auto gradients = std::make_shared<std::vector<at::Tensor>>(slots->mean(tickets));
-  Writer::Work work{[this, gradients] { stepper->step(*gradients, header().rate.load()); }, {}, 0, 0};
+  Writer::Work work{[this, gradients] { stepper->step(*gradients, header().books.rate.load()); }, {}, 0, 0};
   observe_together(work, tickets, gradients);
   return work;
 }
@@ -121,7 +121,8 @@ Update Model::State::step_with_all(const std::vector<at::Tensor>& gradients, dou
   const auto ending = [this](const std::vector<Ticket>& tickets) { return by_mean(tickets); };
   rounds->meet(mine, gradients, ending, deadline(), version).raise();
   attempt.succeeded();
-  return {static_cast<int>(seat), mine.sequence, std::exchange(version_read, version), version, {}};
+  if (!pulls) version_read = version;
+  return {static_cast<int>(seat), mine.sequence, mine.version_read, version, {}};
 }
 
 // --- Managed ---
@@ -138,11 +139,11 @@ Update Model::State::submit(const std::vector<at::Tensor>& gradients, double sam
 size_t Model::manage(std::chrono::milliseconds wait) {
   auto& here = state();
   here.must_be(Policy::Managed, "only Policy::Managed has a manager");
-  TORCH_CHECK(here.options.gather >= 1, "[shared] Options::gather is ", here.options.gather, ", less than 1");
   size_t taken = 0;
   const Queue::Batch batch{static_cast<size_t>(here.options.gather), here.options.gather_within};
   const auto ending = [&](const std::vector<Ticket>& tickets) { return here.by_mean(tickets); };
-  here.queue->serve(batch, ending, base::deadline_after(base::Clock::now(), wait), taken).raise();
+  const auto now = base::Clock::now();
+  here.queue->serve(batch, ending, wait.count() > 0 ? base::deadline_after(now, wait) : now, taken).raise();
   return taken;
 }
 
@@ -156,7 +157,7 @@ void Model::settle() {
 
 Update Model::State::step_own(const std::vector<at::Tensor>& gradients, double samples) {
   Attempt attempt(my_seat());
-  stepper->step(gradients, header().rate.load());
+  stepper->step(gradients, header().books.rate.load());
   samples_of_own += samples;
   last_sequence = attempt.sequence();
   const Update update{static_cast<int>(seat), last_sequence, version_read, version_read, {}};
@@ -214,11 +215,16 @@ void Model::load(const std::string& directory) {
   auto& here = state();
   Image image;
   load_image(directory, here.layout, here.settings, image).raise();
-  const auto put = [&] { std::memcpy(here.segment->values(), image.values.data(), image.values.size()); };
+  const auto put = [&] {
+    std::memcpy(here.segment->values(), image.values.data(), image.values.size());
+    here.header().books.rate.store(image.rate);
+  };
   here.writer->replace(put, image.version, here.deadline()).raise();
-  set_lr(image.rate);
   here.version_read = image.version;
-  if (here.own) here.renew_own();
+  if (!here.own) return;
+  here.renew_own();
+  here.my_seat().pending.store(0);
+  here.samples_of_own = 0;
 }
 
 }  // namespace farad::shared

@@ -69,8 +69,8 @@ struct Update {
 };
 
 /// Is told of an update by the process that applies it, and within it: what it throws undoes the update, but under
-/// Hogwild. The gradients are those that the optimizer used; who keeps them copies them. The bound module already has
-/// the new values. The model must not be called from there.
+/// Hogwild and Averaged, where it is told once the update is done. The gradients are those that the optimizer used; who
+/// keeps them copies them. The bound module already has the new values. The model must not be called from there.
 ///
 /// Where gradients of several are brought together, they are their mean, and the update has its contributions. Under
 /// Averaged it is told of each step on the process's own copy, whose version is that of the last average, and of each
@@ -207,7 +207,8 @@ class Model {
   ///     again. One that detaches is not waited for.
   ///   Managed: returns once the gradients are left for the manager, which may be at once. If a manager ends, whoever
   ///     waits for it does its work.
-  ///   Averaged: steps the copy of this process, by an optimizer of its own.
+  ///   Averaged: steps the copy of this process, by an optimizer of its own, and then averages if it is time to. If
+  ///     only that fails, the step stands, and the next one tries to average again.
   Update step(double samples = 1);
   /// By those of another module.
   template <class Module>
@@ -218,7 +219,8 @@ class Model {
   Update step(std::vector<at::Tensor> gradients, double samples = 1);
 
   /// Managed: makes this process the manager, unless another one that lives is, and applies one update by the gradients
-  /// that come within `wait`. By how many: 0 if none came. Who manages calls this in a loop.
+  /// that come within `wait`, or that are there if that is 0. By how many: 0 if none came. Who manages calls this in a
+  /// loop.
   size_t manage(std::chrono::milliseconds wait);
   /// Managed: waits until all that this process has submitted is applied.
   void settle();

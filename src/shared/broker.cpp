@@ -122,7 +122,8 @@ std::unique_ptr<Broker> Broker::stand_by(const std::string& name, std::shared_pt
 }
 
 Broker::Broker(std::string name, std::shared_ptr<Segment> segment, base::Fd listening, base::Fd waiting)
-    : name_(std::move(name)),
+    : process_(::getpid()),
+      name_(std::move(name)),
       segment_(std::move(segment)),
       listening_(std::move(listening)),
       waiting_(std::move(waiting)),
@@ -132,17 +133,16 @@ Broker::Broker(std::string name, std::shared_ptr<Segment> segment, base::Fd list
 }
 
 Broker::~Broker() {
-  if (!thread_.joinable()) return;  // What would stop it is shared with the parent, whose thread it would stop.
+  if (!is_ours()) {
+    // What would stop the thread is shared with the parent, whose thread it would stop. And the handle of a thread that
+    // is not there must not be touched: the C library may have given its memory to a new one, which would be detached
+    // instead. So the handle is overwritten, not ended.
+    std::construct_at(&thread_);
+    return;
+  }
   const uint64_t one = 1;
   (void)!::write(stop_.get(), &one, sizeof one);
   thread_.join();
-}
-
-void Broker::forget(std::unique_ptr<Broker> broker) {
-  if (!broker) return;
-  // A handle of a thread that is not there must not be touched: the C library may have given its memory to a new one,
-  // which would be detached instead. So the handle is overwritten, not ended.
-  std::construct_at(&broker->thread_);
 }
 
 /// False once it is to stop.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,12 +23,13 @@ class Broker {
   /// Asks whoever has the name, and stands by from then on. Timeout if nobody has it until the deadline.
   static base::Status fetch(const std::string& name, base::TimePoint deadline, std::shared_ptr<Segment>& segment,
                             std::unique_ptr<Broker>& out);
-  /// For one that was forked off: the thread stayed with its parent.
+  /// For one that was forked off, which has none yet.
   static std::unique_ptr<Broker> stand_by(const std::string& name, std::shared_ptr<Segment> segment);
 
+  /// In a process that was forked off it only lets go: the thread stayed with its parent.
   ~Broker();
-  /// Instead of its end, where it has no thread: in a process that was forked off.
-  static void forget(std::unique_ptr<Broker> broker);
+  /// False in a process that was forked off.
+  bool is_ours() const { return process_ == ::getpid(); }
   Broker(const Broker&) = delete;
 
  private:
@@ -36,6 +39,7 @@ class Broker {
   void hand_out(int socket) const;
   bool wait_for_news(int descriptor) const;
 
+  const pid_t process_;
   const std::string name_;
   const std::shared_ptr<Segment> segment_;
   base::Fd listening_;            // we have the name

@@ -15,6 +15,10 @@ using namespace std::chrono_literals;
 
 constexpr uint64_t nobody = 0;
 
+base::TimePoint after(base::TimePoint start, std::chrono::milliseconds span) {
+  return span.count() == 0 ? start : base::deadline_after(start, span);
+}
+
 void ring(std::atomic<uint32_t>& bell) {
   bell.fetch_add(1);
   base::futex_wake(bell, INT_MAX);
@@ -97,14 +101,14 @@ base::Status Queue::serve(Batch batch, const Ending& ending, base::TimePoint dea
       auto tickets = what_is_ready();
       if (tickets.empty()) return;
       if (!first_seen) first_seen = now;
-      if (tickets.size() < batch.most && now < *first_seen + batch.within && now < deadline) return;
+      if (tickets.size() < batch.most && now < after(*first_seen, batch.within) && now < deadline) return;
       taken = std::min(tickets.size(), batch.most);
       apply(std::move(tickets), batch.most, ending);
     };
     if (auto status = writer_.alone(look, std::max(deadline, now + 1s)); !status.ok()) return status;
     if (taken > 0 || now >= deadline) break;
     auto next = std::min(deadline, now + look_around);
-    if (first_seen) next = std::min(next, *first_seen + batch.within);
+    if (first_seen) next = std::min(next, after(*first_seen, batch.within));
     base::futex_wait(header.work_bell, bell, next);
   }
   return {};
@@ -116,10 +120,7 @@ std::vector<Ticket> Queue::what_is_ready() const {
   std::vector<Ticket> ready;
   for (uint32_t i = 0; i < most_workers; ++i) {
     const auto seat = static_cast<uint32_t>((header.next_served.load() + i) % most_workers);
-    const auto begin = static_cast<long>(ready.size());
-    for (uint32_t number = 0; number < header.slots_per_seat; ++number) {
-      if (header.slots[seat][number].state.load(std::memory_order_acquire) != SlotState::Ready) continue;
-      const auto ticket = slots_.ticket(seat, number);
+    for (const auto& ticket : left_by(seat)) {
       if (ticket.sequence <= header.books.tallies[seat].last.load()) {
         // Whoever has applied it was killed before it could say so.
         header.duplicates.fetch_add(1);
@@ -129,10 +130,26 @@ std::vector<Ticket> Queue::what_is_ready() const {
         ready.push_back(ticket);
       }
     }
-    std::sort(ready.begin() + begin, ready.end(),
-              [](const Ticket& a, const Ticket& b) { return a.sequence < b.sequence; });
   }
   return ready;
+}
+
+/// All that one worker has left, in its order. It may fill a slot that we have looked at already, and then another one
+/// that we have not: we look until there is nothing new, and so never see the later one alone.
+std::vector<Ticket> Queue::left_by(uint32_t seat) const {
+  const auto& header = segment_->header();
+  std::vector<Ticket> left;
+  size_t before = 0;
+  do {
+    before = left.size();
+    left.clear();
+    for (uint32_t number = 0; number < header.slots_per_seat; ++number) {
+      if (header.slots[seat][number].state.load(std::memory_order_acquire) != SlotState::Ready) continue;
+      left.push_back(slots_.ticket(seat, number));
+    }
+  } while (left.size() != before);
+  std::sort(left.begin(), left.end(), [](const Ticket& a, const Ticket& b) { return a.sequence < b.sequence; });
+  return left;
 }
 
 void Queue::apply(std::vector<Ticket> tickets, size_t most, const Ending& ending) {

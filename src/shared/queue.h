@@ -45,6 +45,7 @@ class Queue {
   base::Status wait_for_room(const std::function<bool()>& there_is, const Ending& ending, base::TimePoint deadline);
   bool is_managed_by_another() const;
   std::vector<Ticket> what_is_ready() const;
+  std::vector<Ticket> left_by(uint32_t seat) const;
   void apply(std::vector<Ticket> tickets, size_t most, const Ending& ending);
 
   const std::shared_ptr<Segment> segment_;

@@ -51,10 +51,13 @@ base::Status Rounds::meet(const Ticket& mine, const std::vector<at::Tensor>& ten
       seat.arrived.store(0);
     };
     try {
-      auto status = writer_.alone(look, give_up ? now + last_word : deadline);
+      // Who has come may be counted on as soon as the lock is somebody else's, so it does not go without a word.
+      auto status = writer_.alone(look, here ? std::max(deadline, now + last_word) : deadline);
       if (!status.ok()) {
         if (!here) slots_.free(mine);
-        return status;
+        return here ? base::Status(status.code(), status.message() + "; whether round " + std::to_string(round) +
+                                                      " came about is not known here")
+                    : status;
       }
     } catch (...) {
       slots_.free(mine);
@@ -104,9 +107,7 @@ bool Rounds::end_if_all_are_here(const Ending& ending) {
   }
   const bool founded = books.founded.load() != 0 || expected + lost >= header.members;
   const bool all = founded && tickets.size() == expected;
-  const bool too_late =
-      rules_.late.count() > 0 &&
-      base::Clock::now() >= base::TimePoint(std::chrono::nanoseconds(header.round_began.load())) + rules_.late;
+  const bool too_late = rules_.late.count() > 0 && base::Clock::now() >= too_late_from();
   if (tickets.empty() || !(all || too_late)) return false;
   if (rules_.fails_with_a_member && header.lost.round.load() == round + 1) {
     fail(Failure::Lost, header.lost.seat.load(), header.lost.pid.load());
@@ -178,10 +179,14 @@ base::Status Rounds::who_is_missing() const {
 base::TimePoint Rounds::next_look(base::TimePoint deadline) const {
   auto next = std::min(deadline, base::Clock::now() + look_around);
   if (rules_.late.count() > 0) {
-    const base::TimePoint began{std::chrono::nanoseconds(segment_->header().round_began.load())};
-    next = std::min(next, began + rules_.late);
+    next = std::min(next, too_late_from());
   }
   return next;
+}
+
+base::TimePoint Rounds::too_late_from() const {
+  const base::TimePoint began{std::chrono::nanoseconds(segment_->header().round_began.load())};
+  return base::deadline_after(began, rules_.late);
 }
 
 }  // namespace farad::shared

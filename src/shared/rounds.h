@@ -32,7 +32,8 @@ class Rounds {
   using Ending = std::function<Writer::Work(const std::vector<Ticket>&)>;
 
   /// Comes to the open round with these, and waits for its end. PeerLost if a member has ended: then nothing is done,
-  /// in no process, and the others are the members. Timeout if one does not come: then it can be tried again.
+  /// in no process, and the others are the members. Timeout if one does not come: then it can be tried again, unless
+  /// it says that the round may have come about nevertheless.
   base::Status meet(const Ticket& mine, const std::vector<at::Tensor>& tensors, const Ending& ending,
                     base::TimePoint deadline, uint64_t& version);
 
@@ -44,6 +45,7 @@ class Rounds {
   base::Status outcome(uint64_t round) const;
   base::Status who_is_missing() const;
   base::TimePoint next_look(base::TimePoint deadline) const;
+  base::TimePoint too_late_from() const;
 
   const std::shared_ptr<Segment> segment_;
   const uint32_t seat_;

@@ -1,26 +1,32 @@
 #include "shared/seats.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
-#include <fstream>
+#include <cstring>
+#include <optional>
 #include <sstream>
 #include <string>
 
+#include "base/fd.h"
 #include "base/futex.h"
 
 namespace farad::shared {
 namespace {
 
 /// When a process started, in ticks since the machine did; 0 if there is none of that number, or only what is left of
-/// it until its parent asks.
-uint64_t start_of(uint32_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return 0;
+/// it until its parent asks. None if that cannot be told: this process has no descriptor left, for one.
+std::optional<uint64_t> start_of(uint32_t pid) {
+  const base::Fd file(::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  char text[1024];
+  const ssize_t size = file ? ::read(file.get(), text, sizeof text) : -1;
+  if (size < 0) return errno == ENOENT || errno == ESRCH ? std::optional<uint64_t>(0) : std::nullopt;
+  const std::string line(text, static_cast<size_t>(size));
   // Behind the name, which may hold anything: state, and nineteen fields later the start.
   const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return 0;
+  if (name_end == std::string::npos) return {};
   std::istringstream rest(line.substr(name_end + 1));
   std::string state, skipped;
   rest >> state;
@@ -67,10 +73,13 @@ base::Status take_seat(Header& header, uint32_t& seat) {
     auto& one = header.seats[i];
     if (one.pid.load() != 0 && is_alive(one)) continue;
     const auto pid = static_cast<uint32_t>(::getpid());
+    const auto started = start_of(pid);
+    if (!started)
+      return {base::Code::Invalid, std::string("[shared] /proc/self/stat cannot be read: ") + std::strerror(errno)};
     if (one.pid.load() != 0) clear_away(header, i);
     one.pid.store(0);  // Between two processes it is nobody's.
     if (one.writing.exchange(0) != 0) header.cut_off.fetch_add(1);
-    one.started.store(start_of(pid));
+    one.started.store(*started);
     one.pid.store(pid);
     seat = i;
     return {};
@@ -85,6 +94,7 @@ void leave_seat(Header& header, uint32_t seat) {
   header.manager.compare_exchange_strong(us, 0);
   one.member.store(0);
   one.arrived.store(0);
+  one.pending.store(0);
   one.pid.store(0);
   // Those who wait for us need not any more.
   for (auto* bell : {&header.round_bell, &header.room_bell, &header.work_bell}) {
@@ -97,7 +107,9 @@ bool sits_there(const Seat& seat) { return seat.pid.load() == static_cast<uint32
 
 bool is_alive(const Seat& seat) {
   const uint32_t pid = seat.pid.load();
-  return pid != 0 && start_of(pid) == seat.started.load();
+  if (pid == 0) return false;
+  const auto start = start_of(pid);
+  return !start || *start == seat.started.load();  // In doubt it lives: a seat must not be taken from one that does.
 }
 
 }  // namespace farad::shared

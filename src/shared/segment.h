@@ -77,6 +77,7 @@ constexpr size_t most_slots = 8;  ///< of one worker
 /// What an update changes beside the values; it is kept and put back with them.
 struct Books {
   std::atomic<uint64_t> version;  ///< how many updates were applied
+  std::atomic<double> rate;       ///< the learning rate, of all
   std::atomic<uint64_t> round;    ///< the one that is open
   std::atomic<uint64_t> founded;  ///< 1 once the first has ended, so that it is known who comes
   std::atomic<uint64_t> failed_round, failure, failed_seat, failed_pid;  ///< the last that failed, plus one, and why
@@ -98,7 +99,6 @@ struct Header {
   /// Odd while values are being changed under the lock; never the same again after they were.
   alignas(64) std::atomic<uint64_t> sequence;
   std::atomic<int64_t> pause_until;  ///< Hogwild: on the steady clock, in ns; no update begins before
-  std::atomic<double> rate;          ///< the learning rate, of all
   alignas(64) Books books;
   Books kept;
 

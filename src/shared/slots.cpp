@@ -55,7 +55,7 @@ std::vector<at::Tensor> Slots::mean(const std::vector<Ticket>& tickets) const {
   for (size_t i = 0; total > 0 && i < places_.size(); ++i) {
     auto& mean = means[i];
     for (const auto& ticket : tickets) {
-      if (!defined(ticket, i)) continue;
+      if (ticket.samples == 0 || !defined(ticket, i)) continue;
       const auto one = view(ticket, i);
       const double weight = ticket.samples / total;
       if (!mean.defined()) {

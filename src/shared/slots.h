@@ -26,8 +26,8 @@ class Slots {
   Slot& slot(uint32_t seat, uint32_t number) const { return segment_->header().slots[seat][number]; }
 
   /// The sum of samples * tensor over the sum of samples, in the order of the tickets, so that it is the same to the
-  /// bit each time. Who has no gradient of a tensor counts as having zeros; it is undefined where nobody has one, or
-  /// the samples are none. Of integers, the first.
+  /// bit each time. Who has no gradient of a tensor counts as having zeros, who has no samples not at all; it is
+  /// undefined where nobody has one, or the samples are none. Of integers, the first.
   std::vector<at::Tensor> mean(const std::vector<Ticket>& tickets) const;
 
  private:

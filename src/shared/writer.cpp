@@ -12,8 +12,9 @@ namespace {
 constexpr auto relaxed = std::memory_order_relaxed;
 
 void copy(const Books& from, Books& to) {
-  const auto one = [](const std::atomic<uint64_t>& a, std::atomic<uint64_t>& b) { b.store(a.load(relaxed), relaxed); };
+  const auto one = [](const auto& a, auto& b) { b.store(a.load(relaxed), relaxed); };
   one(from.version, to.version);
+  one(from.rate, to.rate);
   one(from.round, to.round);
   one(from.founded, to.founded);
   one(from.failed_round, to.failed_round);
@@ -136,7 +137,6 @@ Writer::Done Writer::unlocked(const Work& work) {
   try {
     work.change();
     done.version = header.books.version.fetch_add(1) + 1;
-    if (work.observe) work.observe(done);
   } catch (...) {
     seat.writing.store(0);
     throw;

@@ -78,6 +78,17 @@ TEST_P(SharedModel, GradientsClearedInAnyWayBeforeOrAfterGiveTheSame) {
   expect_equal(plain, cleared);
 }
 
+TEST_P(SharedModel, StepsByWhatWasPulledOnceAreAllOfThatVersion) {
+  Linear bound = linear(), own = linear();
+  auto model = Model::create(fresh_name(), bound, torch::optim::SGDOptions(0.1), {GetParam()});
+  model.pull(own);
+  for (uint64_t round = 0; round < 3; ++round) {
+    set_gradients(own, 0);
+    EXPECT_EQ(model.step(own).version_read, 0u);
+  }
+  EXPECT_EQ(model.stats().max_staleness, 2u);
+}
+
 TEST_P(SharedModel, UpdatesTellWhatTheyWereComputedFromAndWhatTheyMade) {
   Linear bound = linear(), other = linear(), own = linear();
   const auto name = fresh_name();

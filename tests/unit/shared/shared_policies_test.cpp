@@ -225,7 +225,7 @@ TEST_F(SharedManaged, TheManagerAppliesTheMeanOfSoManyGradientsAtOnce) {
 TEST_F(SharedManaged, WhatCameWithinATimeIsAppliedIfItIsLess) {
   auto manager = create({.gather = 5, .gather_within = 1ms});
   auto worker = Model::attach(name, other);
-  EXPECT_EQ(manager.manage(1ms), 0u);
+  EXPECT_EQ(manager.manage(0ms), 0u);
   worker.step(gradients_of(0, 0));
   EXPECT_EQ(manager.manage(10s), 1u);
   EXPECT_EQ(manager.version(), 1u);

@@ -13,7 +13,7 @@
 namespace farad::net {
 namespace {
 
-constexpr std::string_view magic = "farad rendezvous 1\n";
+constexpr std::string_view ledger_magic = "farad rendezvous 1\n";
 constexpr std::string_view proof_purpose = "farad rendezvous note\n";
 constexpr size_t length_bytes = 4;
 constexpr size_t proof_bytes = 32;
@@ -24,10 +24,10 @@ constexpr off_t pen_at = off_t{1} << 40;
 constexpr off_t chairs_at = pen_at + 1;
 constexpr off_t chairs = 1 << 16;
 
-std::string why(const std::string& doing, int error) { return doing + ": " + std::strerror(error); }
+std::string explain(const std::string& doing, int error) { return doing + ": " + std::strerror(error); }
 
 base::Status failed(const std::string& doing, int error) {
-  std::string message = why(doing, error);
+  std::string message = explain(doing, error);
   if (error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL)
     message += "; this file system cannot lock ranges of a file, use tcp://host:port instead";
   return {base::Code::Invalid, message};
@@ -72,7 +72,7 @@ Ledger::Ledger(std::string path, Secret secret) : path_(std::move(path)), secret
 base::Status Ledger::open() {
   // Not through a link: in a directory that all may write to, somebody could have us clear a file of ours.
   base::Fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!file) return {base::Code::Invalid, why("cannot open " + path_, errno)};
+  if (!file) return {base::Code::Invalid, explain("cannot open " + path_, errno)};
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) return failed("cannot look at " + path_, errno);
   if (!S_ISREG(info.st_mode)) return {base::Code::Invalid, path_ + " is not a regular file"};
@@ -127,10 +127,10 @@ bool Ledger::abandoned() const { return !locked(file_.get(), chairs_at, chairs);
 
 base::Status Ledger::clear_if_abandoned() {
   if (!abandoned()) return {};
-  char start[magic.size()];
+  char start[ledger_magic.size()];
   const ssize_t n = ::pread(file_.get(), start, sizeof(start), 0);
   if (n < 0) return failed("cannot read " + path_, errno);
-  if (!magic.starts_with(std::string_view(start, static_cast<size_t>(n)))) return foreign();
+  if (!ledger_magic.starts_with(std::string_view(start, static_cast<size_t>(n)))) return foreign();
   if (::ftruncate(file_.get(), 0) != 0) return failed("cannot clear " + path_, errno);
   return {};
 }
@@ -184,9 +184,9 @@ base::Status Ledger::read(std::vector<meeting::Note>& notes) {
     end_ += static_cast<off_t>(bytes);
   };
   if (end_ == 0) {
-    if (!magic.starts_with(rest.substr(0, magic.size()))) return foreign();
-    if (rest.size() < magic.size()) return {};  // New, or its maker died while it wrote the first line.
-    done_with(magic.size());
+    if (!ledger_magic.starts_with(rest.substr(0, ledger_magic.size()))) return foreign();
+    if (rest.size() < ledger_magic.size()) return {};  // New, or its maker died while it wrote the first line.
+    done_with(ledger_magic.size());
   }
   while (rest.size() >= length_bytes) {
     const size_t length = read_length(rest);
@@ -210,7 +210,7 @@ base::Status Ledger::append(const meeting::Note& note) {
     return {base::Code::Invalid, "what this worker says of itself takes " + std::to_string(payload.size()) +
                                      " bytes, the limit is " + std::to_string(meeting::ask_bytes)};
   std::string bytes;
-  if (end_ == 0) bytes = magic;
+  if (end_ == 0) bytes = ledger_magic;
   for (size_t i = 0; i < length_bytes; ++i) bytes += static_cast<char>(payload.size() >> (8 * i) & 0xff);
   bytes += payload + proof(payload);
   if (end_ + static_cast<off_t>(bytes.size()) > most_bytes)

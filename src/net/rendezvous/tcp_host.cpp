@@ -22,9 +22,9 @@ using meeting::Answer;
 
 namespace {
 
-constexpr auto greeting_time = 5s;    // For handshake and request together.
-constexpr auto leaving_time = 2s;     // To read a last word.
-constexpr auto accept_pause = 100ms;  // When there are no descriptors.
+constexpr auto introduction_time = 5s;  // For handshake and request together.
+constexpr auto leaving_time = 2s;       // To read a last word.
+constexpr auto accept_pause = 100ms;    // When there are no descriptors.
 constexpr size_t most_strangers = 256;
 constexpr int64_t most_patience_ms = int64_t{1000} * 3600 * 24 * 365;
 
@@ -35,7 +35,7 @@ struct TcpHost::Guest {
       : socket(std::move(s)),
         from(std::move(address)),
         handshake(Handshake::Role::Acceptor, secret, rendezvous_purpose),
-        until(now + greeting_time) {}
+        until(now + introduction_time) {}
 
   bool stranger() const { return stage == Stage::Greeting || stage == Stage::Asking; }
   bool sits() const { return stage == Stage::Seated || stage == Stage::Settled; }

@@ -11,7 +11,7 @@
 namespace farad::net::sim {
 namespace {
 
-constexpr int messages_per_poll = 64;
+constexpr int deliveries_per_poll = 64;
 
 Frame whole_frame(wire::Outgoing& outgoing) {
   std::vector<char> bytes;
@@ -68,7 +68,7 @@ Sent SimTransport::send(base::Rank to, wire::Message& message, bool urgent) {
 
 bool SimTransport::poll() {
   bool did = std::exchange(endpoint_.room, false);
-  for (int i = 0; i < messages_per_poll && !endpoint_.inbox.empty(); ++i) {
+  for (int i = 0; i < deliveries_per_poll && !endpoint_.inbox.empty(); ++i) {
     Arrival arrival = std::move(endpoint_.inbox.front());
     endpoint_.inbox.pop_front();
     take(arrival);

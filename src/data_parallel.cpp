@@ -100,8 +100,8 @@ Future<Tensor> sum_bucket_as_bfloat16(Group& group, Tensor bucket) { return sum_
 DataParallel::DataParallel(const torch::nn::Module& module, Group group, DataParallelOptions options, Anything)
     : buffers_(module.buffers()) {
   TORCH_CHECK(options.hook, "[data_parallel] DataParallelOptions::hook is empty; leave it as it is to sum as it is");
-  const auto parameters = learning(module);
   check_alike(module, group);
+  const auto parameters = learning(module);  // Then what cannot be averaged is refused everywhere.
   broadcast_all(group, module.parameters());
   broadcast_all(group, buffers_);
   reducer_ = std::make_shared<detail::Reducer>(std::move(group), parameters, std::move(options));

@@ -84,7 +84,13 @@ void Reducer::on_gradient(size_t parameter) {
     }
     round_ = round;
   }
-  if (round->seen[parameter]) return;
+  if (round->seen[parameter]) {  // Again, by a backward within this one.
+    const auto& again = parameters_[parameter];
+    TORCH_CHECK(again.bucket >= round->sums.size(), "[data_parallel] a parameter of ", again.tensor.sizes(),
+                " got another gradient after its bucket had been sent, as one does that is used in two checkpoints; "
+                "use no_sync(), and all_reduce() of the gradients");
+    return;
+  }
   round->seen[parameter] = true;
   --round->missing[parameters_[parameter].bucket];
   while (round->sums.size() < buckets_.size() && round->missing[round->sums.size()] == 0) send_next(*round, true);

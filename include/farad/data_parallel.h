@@ -38,7 +38,8 @@ struct DataParallelOptions {
 ///
 /// Gradients are summed in buckets, each as soon as it is full, while backward goes on with the others. Which
 /// parameters a loss has no part in is found out by itself: a parameter that some members use gets the mean with zero
-/// from the others, one that none uses keeps the `.grad` that it had.
+/// from the others, one of which no member has a `.grad` is left alone. But a loss that reaches no
+/// parameter of the module at all takes no part, and the others wait for it in vain.
 ///
 /// Every member calls the same: for each backward of one there is one of each other, or that one has joined. If a
 /// member is lost backward throws PeerLost; if it does not come, Timeout. Gradients are then of no use.
@@ -47,8 +48,8 @@ struct DataParallelOptions {
 /// One thread at a time.
 class DataParallel {
  public:
-  /// Waits for the others. Parameters and buffers become those of member 0. Throws at every member, naming the first
-  /// difference, if the modules are not alike.
+  /// Nothing else uses `group` from now on: make one for each. Waits for the others. Parameters and buffers become
+  /// those of member 0. Throws at every member, naming the first difference, if the modules are not alike.
   template <class Module>
   DataParallel(Module& module, Group group, DataParallelOptions options = {})
       : DataParallel(detail::module_in(module), std::move(group), std::move(options), Anything{}) {}
@@ -59,6 +60,8 @@ class DataParallel {
 
   /// What this member's gradients count in the mean, from the next backward on; 1 at first. If each member's loss is
   /// the mean over a batch, and batches differ in size, then their sizes make the gradients those of the mean over all.
+  /// Only ratios count; where gradients are summed in half precision, weights far from 1 may take them out of its
+  /// range.
   void set_weight(double weight);
 
   /// While it lives, backward adds to `.grad` here and nobody waits. The next one without it averages what has

@@ -233,8 +233,11 @@ Received conclude(const std::shared_ptr<Session>& session, Exchange& what, Sessi
   for (size_t i = 0; i < what.gives.size(); ++i) {
     const auto member = static_cast<int>(i);
     const auto found = came.find(member);
-    if (const auto& gift = what.gives[i];
-        gift.defined() && gift.requires_grad() && recording && (found == came.end() || found->second.records)) {
+    // Who was waited for and did not come has ended, and will never come for a gradient either.
+    const bool waits = found != came.end()
+                           ? found->second.records
+                           : i == self || std::find(what.from.begin(), what.from.end(), member) == what.from.end();
+    if (const auto& gift = what.gives[i]; gift.defined() && gift.requires_grad() && recording && waits) {
       given.push_back(gift);
       ways.given.push_back(member);
     }

@@ -251,6 +251,24 @@ TEST_P(CollectivesSuite, AGraphThatIsLetGoOfCountsAsZero) {
   });
 }
 
+TEST_P(CollectivesSuite, AGraphThatIsLetGoOfCountsAsZeroInSecondDerivativesToo) {
+  auto workers = start(3);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    auto x = at::ones({2}).requires_grad_();
+    auto sum = group.all_reduce(x);
+    if (group.rank() == 1) {
+      sum.reset();
+    } else {
+      const auto loss = (sum * sum * (group.rank() + 1)).sum();
+      const auto slope = torch::autograd::grad({loss}, {x}, {}, {}, true)[0];
+      slope.sum().backward();
+      EXPECT_TRUE(at::equal(x.grad(), at::full({2}, 16.))) << x.grad();
+    }
+    group.barrier();
+  });
+}
+
 TEST_P(CollectivesSuite, ABackwardThatAMemberDoesNotReachEndsInATimeoutThatNamesIt) {
   WorkerOptions options;
   options.rpc_timeout = 1500ms;

@@ -84,9 +84,11 @@ Update Model::State::step_alone(const std::vector<at::Tensor>& gradients) {
     writer->locked(work, deadline(), done).raise();
     attempt.succeeded();
   } else {
+    work.observe = [&](const Writer::Done& made) {
+      attempt.succeeded();  // It cannot be undone any more.
+      if (options.observer) options.observer(update(made), gradients);
+    };
     done = writer->unlocked(work);
-    attempt.succeeded();
-    if (options.observer) options.observer(update(done), gradients);  // It cannot be undone any more.
   }
   if (!pulls) version_read = done.version;  // What it computes next is from what it sees now.
   return update(done);

@@ -53,7 +53,7 @@ struct Tally {
 
 /// In memory that all processes of a training share, from before they were forked.
 struct Board {
-  static constexpr int most_workers = 64;
+  static constexpr int most_workers = 62;  ///< a shared model has room for two more: who evaluates, and who looks on
 
   /// Made by mmap, and there until the last process ends. Throws Error if there is no memory.
   static Board& create();

@@ -289,9 +289,12 @@ class Coordinator {
     const auto deadline = Clock::now() + patience;
     // One that was begun is of older parameters.
     while (evaluating_ && Clock::now() < deadline) wait_for_evaluation(milliseconds(100));
-    ask_for_evaluation();
-    while (evaluating_ && Clock::now() < deadline) wait_for_evaluation(milliseconds(100));
-    if (evaluating_) throw Error("[acer] the evaluation at the end took more than 60 s");
+    const size_t before = result_.evaluations.size();
+    while (result_.evaluations.size() == before && Clock::now() < deadline) {
+      if (!evaluating_) ask_for_evaluation();  // Also if who was asked has been killed.
+      wait_for_evaluation(milliseconds(100));
+    }
+    if (result_.evaluations.size() == before) throw Error("[acer] the evaluation at the end took more than 60 s");
     requests_->close_writing();
     ::waitpid(evaluator_, nullptr, 0);
     evaluator_ = -1;

@@ -69,7 +69,7 @@ struct Update {
 };
 
 /// Is told of an update by the process that applies it, and within it: what it throws undoes the update, but under
-/// Hogwild and Averaged, where it is told once the update is done. The gradients are those that the optimizer used; who
+/// Hogwild and Averaged, where it stays. The gradients are those that the optimizer used; who
 /// keeps them copies them. The bound module already has the new values. The model must not be called from there.
 ///
 /// Where gradients of several are brought together, they are their mean, and the update has its contributions. Under

@@ -144,7 +144,7 @@ Finding check_any_number(const Materials& all) {
   };
   const auto one = after_rounds(1);
   double worst = 0;
-  for (const int workers : {2, 4, 8}) worst = std::max(worst, relative_distance(after_rounds(workers), one));
+  for (const int workers : {2, 4, 8}) worst = worse(worst, relative_distance(after_rounds(workers), one));
   const char* claim = "the number of workers makes no difference";
   const char* note = "1, 2, 4, 8 workers on the same samples, 5 rounds, relative";
   if (all.single()) return {"C3", claim, worst, 0, Outcome::Reported, note};

@@ -67,7 +67,7 @@ Finding check_reference(const Materials& all) {
     for (int worker = 0; worker < workers_tried; ++worker) {
       for (uint64_t sequence = 1; sequence <= batches_tried; ++sequence, ++compared) {
         const auto batch = copy.batch(worker, sequence);
-        worst = std::max(worst, relative_distance(copy.flat_gradient(batch), copy.flat_reference(batch)));
+        worst = worse(worst, relative_distance(copy.flat_gradient(batch), copy.flat_reference(batch)));
       }
     }
   });
@@ -85,7 +85,7 @@ Finding check_finite_differences(const Materials& all) {
   double worst = 0;
   for (int i = 0; i < coordinates; ++i) {
     const auto at = static_cast<int64_t>(random() % static_cast<uint64_t>(copy.elements()));
-    worst = std::max(worst, slope_error(copy, batch, values, gradient, at));
+    worst = worse(worst, slope_error(copy, batch, values, gradient, at));
   }
   return finding("A2", claim, worst, 1e-6, std::to_string(coordinates) + " coordinates, relative");
 }

@@ -7,6 +7,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -64,6 +66,10 @@ double relative_distance(const at::Tensor& a, const at::Tensor& b) {
   const double size = length_of(b);
   const double apart = length_of(wide(a) - wide(b));
   return size > 0 ? apart / size : apart;
+}
+
+double worse(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? std::numeric_limits<double>::quiet_NaN() : std::max(a, b);
 }
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) {

@@ -1,6 +1,7 @@
 #include "audit/processes.h"
 
 #include <farad/error.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -62,7 +63,7 @@ class Family {
 
   void bear(int number, const std::function<void(int)>& act) {
     int ends[2];
-    if (::pipe(ends) != 0) throw Error(std::string("[audit] pipe: ") + std::strerror(errno));
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(std::string("[audit] pipe: ") + std::strerror(errno));
     base::Fd read(ends[0]);
     base::Fd write(ends[1]);
     const pid_t pid = ::fork();

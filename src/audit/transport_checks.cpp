@@ -49,7 +49,7 @@ Finding check_fidelity(const Materials& all) {
     const auto expected = mean_of_parts(all, update, [](const Sent& sent) { return sent.computed; });
     if (!expected.defined() || !update.values.defined()) continue;
     const double apart = relative_distance(update.values, expected);
-    worst = apart <= worst ? worst : apart;
+    worst = worse(worst, apart);
   }
   return finding("B1", "the optimizer consumed the mean of what the workers had", worst, all.sum_tolerance(),
                  note + ", relative");
@@ -73,7 +73,7 @@ Finding check_freshness(const Materials& all) {
     if (!expected.defined() || !update.values.defined()) continue;
     const auto& first = update.parts.front();
     const double apart = relative_distance(update.values, expected);
-    worst = apart <= worst ? worst : apart;  // Also if it is no number.
+    worst = worse(worst, apart);
     ++compared;
     auto& sum = sums[first.worker];
     sum = sum.defined() ? sum + expected : expected.clone();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 namespace farad::shared {
@@ -134,16 +135,20 @@ Writer::Done Writer::unlocked(const Work& work) {
     seat.writing.store(0);
     ::sched_yield();
   }
+  std::exception_ptr thrown;  // by who is told: the update is done, and counts all the same
   try {
     work.change();
     done.version = header.books.version.fetch_add(1) + 1;
+    if (work.observe) work.observe(done);
   } catch (...) {
-    seat.writing.store(0);
-    throw;
+    thrown = std::current_exception();
   }
   seat.writing.store(0);
-  enter({seat_, 0, done.sequence, work.version_read}, done.version);
-  record(done.sequence, work.version_read, done.version);
+  if (done.version != 0) {
+    enter({seat_, 0, done.sequence, work.version_read}, done.version);
+    record(done.sequence, work.version_read, done.version);
+  }
+  if (thrown) std::rethrow_exception(thrown);
   return done;
 }
 

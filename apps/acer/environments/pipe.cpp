@@ -39,7 +39,11 @@ class PipeEnvironment::Program {
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     std::string shell = "sh", option = "-c";
     char* const arguments[] = {shell.data(), option.data(), command_.data(), nullptr};
-    const int error = ::posix_spawnp(&process_, "sh", &actions, nullptr, arguments, environ);
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // Ctrl-C is for us: we end it when we are done.
+    const int error = ::posix_spawnp(&process_, "sh", &actions, &attributes, arguments, environ);
+    ::posix_spawnattr_destroy(&attributes);
     ::posix_spawn_file_actions_destroy(&actions);
     ::close(ends[1]);
     if (error != 0) {

@@ -27,15 +27,17 @@ endfunction()
 # farad_test(name SOURCES... [LABELS ...] [TIMEOUT seconds] [SERIAL] [APART SOURCES...]): a test program that may look
 # inside: it sees src/ and tests/. One ctest test per program and not per case, because loading libtorch takes half a
 # second each time. The target tests-LABEL builds all programs with that label. SERIAL: nothing else runs meanwhile.
-# APART: these sources have things by the same names as others, and are never compiled together with them.
+# APART: these sources of a unit test have things by the same names as others, and are never compiled together with them.
 function(farad_test name)
   cmake_parse_arguments(arg "SERIAL" "TIMEOUT" "LABELS;APART" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
-  farad_bundle(${name})
-  set_source_files_properties(${arg_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if("unit" IN_LIST arg_LABELS)  # Files of the others name too many things alike.
+    farad_bundle(${name})
+    set_source_files_properties(${arg_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   target_link_libraries(${name} PRIVATE farad farad_flags farad_dependencies farad_test_main GTest::gtest GTest::gmock)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_precompile_headers(${name} REUSE_FROM farad_test_main)

@@ -1,5 +1,5 @@
 # farad_bundle(target): compiles eight files as one if FARAD_BUNDLE says so. Most of what a compiler does here is to read
-# libtorch's headers: all layers take 4 minutes of one core this way, and 14 the other.
+# libtorch's headers: all layers take 4 minutes of one core this way, several times that the other.
 function(farad_bundle target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${FARAD_BUNDLE} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()

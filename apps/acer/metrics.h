@@ -17,7 +17,7 @@ namespace farad::acer {
 using Row = std::vector<std::pair<std::string, double>>;
 
 /// What a training has come to, from row to row. Sums and rates are of the time since the last row, returns of the last
-/// hundred episodes, staleness of the last thousand updates.
+/// hundred episodes, staleness of all updates, but its p99 of the last thousand.
 class Metrics {
  public:
   /// `replay_capacity`: steps of all workers.

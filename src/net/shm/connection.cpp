@@ -147,7 +147,7 @@ bool ShmConnection::doomed() {
   if (look_for_link() && reading_->page().over.load(std::memory_order_acquire)) {
     doom({base::Code::PeerLost, "it ended the connection"});
   }
-  return doomed_.load(std::memory_order_acquire);
+  return given_up();
 }
 
 base::Status ShmConnection::end() {

@@ -35,6 +35,9 @@ class ShmConnection {
   /// It is to end, for this reason; the first one counts. Any thread. The driver ends it once it has read what is
   /// there.
   void doom(base::Status why) EXCLUDES(mutex_);
+  /// Whether somebody here wished it to end. Any thread; doomed() is for the driver, who also sees the other side's
+  /// wish.
+  bool given_up() const { return doomed_.load(std::memory_order_acquire); }
 
   // The driver only.
 

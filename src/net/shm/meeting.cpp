@@ -84,7 +84,7 @@ ShmTransport::ConnectionPtr ShmTransport::decide(const ShmGreeting& caller, base
 
   auto present = peer.connection;
   const auto state = present ? present->state() : ShmConnection::State::Over;
-  const bool failed = state == ShmConnection::State::Connecting && present->doomed();  // and is about to be told so
+  const bool failed = state == ShmConnection::State::Connecting && present->given_up();  // and is about to be told so
   if (state == ShmConnection::State::Connecting && !failed && options_.self < caller.rank) {
     // Both connect at once: the lower rank's connection is the one that counts. Should ours be on its way to a former
     // life of the peer, it fails, and the peer's next try finds nothing in its way.

@@ -24,7 +24,7 @@ constexpr int usage_error = 2, interrupted = 130;
 
 struct Arguments {
   Settings settings;
-  std::string policy = "locked", optimizer = "rmsprop", statistics = "probabilities";
+  std::string policy = "locked", optimizer = "rmsprop", statistics = "probabilities", inject = "none";
   bool no_trust_region = false;
   std::string schedule;
 };
@@ -99,6 +99,10 @@ void add_options(CLI::App& app, Arguments& arguments) {
                  "same options, and compare what comes of it with its checkpoint")
       ->type_name("DIRECTORY")
       ->group(reporting);
+  app.add_option("--inject", arguments.inject,
+                 "Train with a defect that the audit finds: accumulate, freeze-first, stale-average")
+      ->capture_default_str()
+      ->group(reporting);
   app.footer(
       "Writes config.json, metrics.csv, workers.csv, evaluations.csv, plots (SVG), a checkpoint, and events for\n"
       "TensorBoard. Ctrl-C ends it in good order and returns 130; a second one ends it at once. Returns 1 if a worker\n"
@@ -119,6 +123,7 @@ Value one_of(const std::string& option, const std::string& name,
 Settings settings_of(Arguments& arguments) {
   auto& settings = arguments.settings;
   settings.policy = policy_named(arguments.policy);
+  settings.inject = fault_named(arguments.inject);
   settings.optimizer = one_of<Optimizer>("--optimizer", arguments.optimizer,
                                          {{"rmsprop", Optimizer::RMSprop}, {"adam", Optimizer::Adam}});
   settings.rules.statistics =

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "acer/actor_learner.h"
+#include "acer/faulty_parameters.h"
 #include "acer/stream.h"
 
 namespace farad::acer {
@@ -157,7 +158,8 @@ void replay_schedule(const Settings& settings, const Schedule& schedule, SharedM
       try {
         ScheduledParameters parameters(past, life.updates);
         const auto tally = std::make_unique<Tally>();
-        ActorLearner learner(settings, parameters, *tally, life.worker, life.life);
+        FaultyParameters seen(parameters, settings);
+        ActorLearner learner(settings, seen, *tally, life.worker, life.life);
         while (true) learner.turn();
       } catch (const Over&) {
       } catch (...) {

@@ -12,6 +12,27 @@ namespace {
 constexpr std::array policies{std::pair{shared::Policy::Locked, "locked"},
                               std::pair{shared::Policy::Hogwild, "hogwild"},
                               std::pair{shared::Policy::AllReduced, "allreduced"}};
+constexpr std::array planted{std::pair{Fault::None, "none"}, std::pair{Fault::Accumulate, "accumulate"},
+                             std::pair{Fault::FreezeFirst, "freeze-first"},
+                             std::pair{Fault::StaleAverage, "stale-average"}};
+
+template <class All>
+auto named(const char* kind, const std::string& name, const All& all) {
+  std::string names;
+  for (const auto& [value, known] : all) {
+    if (name == known) return value;
+    names += (names.empty() ? "" : ", ") + std::string(known);
+  }
+  throw Error(std::string("[acer] there is no ") + kind + " \"" + name + "\"; there are " + names);
+}
+
+template <class Value, class All>
+std::string name_in(const All& all, Value value) {
+  for (const auto& [known, name] : all) {
+    if (value == known) return name;
+  }
+  return "?";
+}
 
 void require(bool sound, const std::string& what) {
   if (!sound) throw Error("[acer] " + what);
@@ -19,21 +40,10 @@ void require(bool sound, const std::string& what) {
 
 }  // namespace
 
-shared::Policy policy_named(const std::string& name) {
-  std::string all;
-  for (const auto& [policy, known] : policies) {
-    if (name == known) return policy;
-    all += (all.empty() ? "" : ", ") + std::string(known);
-  }
-  throw Error("[acer] there is no policy \"" + name + "\"; there are " + all);
-}
-
-std::string name_of(shared::Policy policy) {
-  for (const auto& [known, name] : policies) {
-    if (policy == known) return name;
-  }
-  return "?";
-}
+shared::Policy policy_named(const std::string& name) { return named("policy", name, policies); }
+std::string name_of(shared::Policy policy) { return name_in(policies, policy); }
+Fault fault_named(const std::string& name) { return named("fault to train with", name, planted); }
+std::string name_of(Fault fault) { return name_in(planted, fault); }
 
 void check(const Settings& settings) {
   const auto& rules = settings.rules;
@@ -46,6 +56,8 @@ void check(const Settings& settings) {
               " steps, and there are only " + std::to_string(settings.steps) + "; see --replay-start");
   require(settings.checkpoint_every == 0 || settings.policy != shared::Policy::AllReduced,
           "workers that go in step cannot stop between two steps of others; --checkpoint-every is for other policies");
+  require(!settings.resume || settings.inject == Fault::None,
+          "what a faulty training keeps by mistake is in no checkpoint; --inject cannot --resume");
   require(rules.discount > 0 && rules.discount <= 1, "a discount is more than 0 and at most 1");
   require(rules.truncation >= 1, "importance weights cut below 1 leave nothing on-policy as it is");
   require(rules.trust > 0, "a trust region needs a size; --no-trust-region does without");
@@ -81,6 +93,7 @@ std::string to_json(const Settings& s) {
       {"report_every", s.report_every},
       {"checkpoint_every", s.checkpoint_every},
       {"resume", s.resume},
+      {"inject", name_of(s.inject)},
   };
   return json.dump(2) + "\n";
 }

@@ -13,6 +13,15 @@ namespace farad::acer {
 
 enum class Optimizer { RMSprop, Adam };
 
+/// Defects on the way between a worker and the shared model, under the names by which the audit plants and finds them.
+/// A training can be run with one to see how little of it a learning curve shows.
+enum class Fault {
+  None,
+  Accumulate,    ///< gradients are never cleared: each is the sum of all so far
+  FreezeFirst,   ///< the first gradient for ever
+  StaleAverage,  ///< the average policy is read once and never again
+};
+
 /// All that decides a training. What stands here solves CartPole-v1 within some 30,000 to 50,000 steps.
 struct Settings {
   std::string environment = "CartPole-v1";
@@ -38,6 +47,7 @@ struct Settings {
   int64_t report_every = 1'000;  ///< steps between rows of metrics
   int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
   bool resume = false;           ///< goes on from the last checkpoint
+  Fault inject = Fault::None;
 
   int64_t capacity_of_worker() const { return std::max<int64_t>(replay_capacity / workers, 1); }
   int64_t start_of_worker() const { return std::max<int64_t>(replay_start / workers, 1); }
@@ -52,6 +62,8 @@ std::string to_json(const Settings& settings);
 
 shared::Policy policy_named(const std::string& name);
 std::string name_of(shared::Policy policy);
+Fault fault_named(const std::string& name);
+std::string name_of(Fault fault);
 
 /// What the numbers of a seed are drawn for. Those of workers follow, some for each life of each.
 enum class Stream : uint64_t { Network, Evaluation, Workers = 1024 };

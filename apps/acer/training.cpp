@@ -22,6 +22,7 @@
 #include "acer/checkpoint.h"
 #include "acer/environments/registry.h"
 #include "acer/event_file.h"
+#include "acer/faulty_parameters.h"
 #include "acer/plot.h"
 #include "acer/processes.h"
 #include "acer/schedule.h"
@@ -75,7 +76,8 @@ void work(const Settings& settings, SharedModel& shared, Board& board, int worke
   if (is_logged(settings)) log.open(log_of(settings.out, worker, life), std::ios::binary);
   SharedParameters parameters(shared.model, log.is_open() ? &log : nullptr);
   auto& tally = board.tallies[static_cast<size_t>(worker)];
-  ActorLearner learner(settings, parameters, tally, worker, life);
+  FaultyParameters seen(parameters, settings);
+  ActorLearner learner(settings, seen, tally, worker, life);
   const Checkpoint checkpoint(settings.out);
   if (settings.resume && life == 0) {
     std::ifstream in(Checkpoint::worker(checkpoint.last(), worker), std::ios::binary);

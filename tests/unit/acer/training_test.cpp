@@ -1,4 +1,5 @@
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full_like.h>
 #include <c10/core/GradMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include <sstream>
 
 #include "acer/actor_learner.h"
+#include "acer/faulty_parameters.h"
 #include "acer/replay.h"
 #include "program.h"
 #include "temporary_directory.h"
@@ -169,6 +171,65 @@ TEST(ActorLearner, GoesOnFromWhatItSavedToTheBit) {
   EXPECT_TRUE(parameters.values().equal(copy.values()));
 }
 
+// --- Defects to train with ---
+
+/// What each of three updates takes to the parameters, whose gradients are all 1, then 2, then 3, and what it is given
+/// for the average, which is 1, then 2, then 3.
+struct Seen {
+  std::vector<double> gradients, averages;
+};
+Seen seen_with(Fault fault, double largest_gradient) {
+  class Counting final : public Parameters {
+   public:
+    void pull(NetworkImpl&, NetworkImpl& average) override {
+      const c10::NoGradGuard no_grad;
+      ++pulls_;
+      for (const auto& parameter : average.parameters()) parameter.fill_(pulls_);
+    }
+    shared::Update step(const NetworkImpl& network, int64_t) override {
+      gradients.push_back(network.parameters().front().grad().max().item<double>());
+      return {};
+    }
+    std::vector<double> gradients;
+
+   private:
+    int pulls_ = 0;
+  };
+  Settings settings = small();
+  settings.inject = fault;
+  settings.rules.largest_gradient = largest_gradient;
+  Counting sound;
+  FaultyParameters parameters(sound, settings);
+  Network network(settings.shape(1, 1), Random(1)), average(settings.shape(1, 1), Random(1));
+  Seen seen;
+  for (int i = 1; i <= 3; ++i) {
+    parameters.pull(*network, *average);
+    seen.averages.push_back(average->parameters().front().max().item<double>());
+    for (const auto& parameter : network->parameters()) parameter.mutable_grad() = at::full_like(parameter, i);
+    parameters.step(*network, 1);
+  }
+  seen.gradients = sound.gradients;
+  return seen;
+}
+
+TEST(FaultyParameters, AreAsTheDefectsSay) {
+  const std::vector<double> sound{1, 2, 3};
+  EXPECT_EQ(seen_with(Fault::None, 0).gradients, sound);
+  EXPECT_EQ(seen_with(Fault::None, 0).averages, sound);
+  EXPECT_EQ(seen_with(Fault::Accumulate, 0).gradients, (std::vector<double>{1, 3, 6}));
+  EXPECT_EQ(seen_with(Fault::Accumulate, 0).averages, sound);
+  EXPECT_EQ(seen_with(Fault::FreezeFirst, 0).gradients, (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(seen_with(Fault::FreezeFirst, 0).averages, sound);
+  EXPECT_EQ(seen_with(Fault::StaleAverage, 0).gradients, sound);
+  EXPECT_EQ(seen_with(Fault::StaleAverage, 0).averages, (std::vector<double>{1, 1, 1}));
+}
+
+TEST(FaultyParameters, SumsAreCutToTheSameLengthAsGradients) {
+  const auto cut = seen_with(Fault::Accumulate, 1).gradients;
+  EXPECT_NEAR(cut[0], cut[1], 1e-6);
+  EXPECT_NEAR(cut[1], cut[2], 1e-6);
+}
+
 // --- All of it ---
 
 std::vector<std::string> acer(std::vector<std::string> options, const std::string& out) {
@@ -234,6 +295,9 @@ TEST(Acer, SaysWhatIsWrongWithItsOptions) {
   EXPECT_THAT(complaint({"--policy", "free"}), HasSubstr("there are locked, hogwild"));
   EXPECT_THAT(complaint({"--replay-start", "60000"}), HasSubstr("replay would never start"));
   EXPECT_THAT(complaint({"--workers", "0"}), HasSubstr("--workers"));
+  EXPECT_THAT(complaint({"--inject", "gremlins"}),
+              HasSubstr("there are none, accumulate, freeze-first, stale-average"));
+  EXPECT_THAT(complaint({"--inject", "accumulate", "--resume"}), HasSubstr("cannot --resume"));
   EXPECT_THAT(complaint({"--env", "pipe:exit 1", "--steps", "2000"}), HasSubstr("it has ended"));
 }
 

@@ -1,9 +1,11 @@
 #include "collectives/report.h"
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 
 #include "collectives/roles.h"
+#include "collectives/training.h"
 #include "common/sample.h"
 
 namespace farad::bench {
@@ -15,6 +17,7 @@ using nlohmann::json;
 constexpr double least_ratios[] = {10, 5, 3, 5};
 constexpr double most_copies = 2.5;
 constexpr double least_share_of_link = 0.8;
+constexpr double most_difference_of_losses = 1e-3;  // of their size: they add in different order
 
 const char* verdict(bool reached) { return reached ? "reached" : "MISSED"; }
 
@@ -60,6 +63,42 @@ bool print_ranks(const std::string& ranks, const json& placements) {
   return reached;
 }
 
+bool print_network(const json& whos, const Network& network, bool binding) {
+  bool reached = true;
+  std::printf("    %s, a step: p50 / p99, and the loss after %d\n", network.name, network.steps);
+  for (const auto& [who, measured] : whos.items()) {
+    const auto step = measured[network.name]["step"].get<Sample>();
+    const auto loss = measured[network.name]["loss"].get<double>();
+    std::printf("      %-6s %9s / %9s  %.6f", who.c_str(), readable_time(step.p50).c_str(),
+                readable_time(step.p99).c_str(), loss);
+    if (who != "torch" && whos.contains("torch")) {
+      const auto& torch = whos["torch"][network.name];
+      const double ratio = torch["step"].get<Sample>().p50 / step.p50;
+      std::printf("  %5.2fx", ratio);
+      if (who == "shm" && binding) {
+        std::printf(" (at least %.1fx)  %s", network.least_ratio, verdict(ratio >= network.least_ratio));
+        reached &= ratio >= network.least_ratio;
+      }
+      const auto expected = torch["loss"].get<double>();
+      const bool same = std::abs(loss - expected) <= most_difference_of_losses * std::abs(expected);
+      if (!same) std::printf("  ANOTHER LOSS");
+      reached &= same;
+    }
+    std::printf("\n");
+  }
+  return reached;
+}
+
+bool print_training(const json& placements) {
+  bool reached = true;
+  std::printf("\nData parallel training, 2 members, batches of 32, SGD; torch is DistributedDataParallel\n");
+  for (const auto& [placement, whos] : placements.items()) {
+    std::printf("\n  %s\n", placement.c_str());
+    for (const auto& network : networks) reached &= print_network(whos, network, binds(placement));
+  }
+  return reached;
+}
+
 /// What one direction of the link carries while it is full: all_reduce of two members sends the tensor each way.
 bool print_link(const json& link) {
   if (link.contains("skipped")) {
@@ -81,6 +120,7 @@ bool report(const json& results) {
   bool reached = true;
   std::printf("\nCollectives, beside Gloo\n");
   for (const auto& [ranks, placements] : results["members"].items()) reached &= print_ranks(ranks, placements);
+  reached &= print_training(results["training"]);
   reached &= print_link(results["link"]);
   return reached;
 }

@@ -17,6 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr pid_t ended = -1;  // Where a process was. To a signal it would mean everybody.
+
 /// The first two cores that we may use; the same twice if there is only one.
 std::pair<int, int> cores() {
   cpu_set_t set;
@@ -49,6 +51,7 @@ int core_for(Placement placement, int process) {
 
 Children::~Children() {
   for (pid_t pid : pids_) {
+    if (pid == ended) continue;
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
   }
@@ -103,9 +106,8 @@ std::string Children::output(int seconds) {
       if (left() <= 0) throw std::runtime_error(names_[i] + " did not end");
       ::poll(nullptr, 0, 1);
     }
-    pids_[i] = -1;
+    pids_[i] = ended;
     if (status != 0) {
-      std::erase(pids_, -1);
       throw std::runtime_error(names_[i] + " failed: " +
                                (WIFSIGNALED(status) ? std::string(::strsignal(WTERMSIG(status)))
                                                     : "exit code " + std::to_string(WEXITSTATUS(status))));

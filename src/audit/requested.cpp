@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "audit/faults.h"
 #include "audit/report.h"
+#include "base/environment.h"
 
 namespace farad::audit {
 namespace {
@@ -57,11 +57,11 @@ std::string failure(const std::exception& error) {
 }  // namespace
 
 std::optional<int> requested(const Training& training) {
-  const char* variable = std::getenv("FARAD_AUDIT");
-  if (!variable) return {};
+  const auto asked = base::Environment::process().text(base::Var::Audit);
+  if (!asked) return {};
   int descriptor = STDOUT_FILENO;
   try {
-    const auto request = json::parse(variable);
+    const auto request = json::parse(*asked);
     descriptor = request.value("report", descriptor);
     if (request.value("inject", "") == "list") {
       write_all(descriptor, list_of_faults(training).dump(2) + '\n');

@@ -37,6 +37,7 @@ enum class Var : uint8_t {
   Operators,
   Log,
   Stacks,
+  Audit,
   Rank,
   WorldSize,
   LocalRank,

@@ -66,6 +66,8 @@ constexpr std::array table{
              "how much is written to standard error"},
     whole(Var::Stacks, "FARAD_STACKS", 0, 1, "worker",
           "1: a failure on this worker arrives at its caller with the stack of the throw", "0"),
+    text(Var::Audit, "FARAD_AUDIT", "your program",
+         "what an audit is asked for and where its report goes; set by farad audit, for farad::audit::requested()"),
 
     // Of `farad run` and torchrun.
     whole(Var::Rank, "RANK", 0, most_ranks - 1, "worker", "rank of this worker; set by farad run and torchrun"),

@@ -35,6 +35,8 @@ json measure(const Options& options) {
       here[transport] = json::parse(
           run_roles({{"pass-client", meeting, transport}, {"pass-server", meeting, transport}}, placement, 180));
     }
+    const std::string floor = fresh_meeting();
+    here["floor"] = json::parse(run_roles({{"pass-floor", floor}, {"pass-floor-peer", floor}}, placement));
     if (!options.peer) continue;
     std::fprintf(stderr, "measuring torch, %s ...\n", to_string(placement));
     here.update(measure_torch(options, placement, "backward/torch_dist_autograd.py"));
@@ -119,6 +121,8 @@ int main(int argc, char** argv) {
   using namespace farad::bench;
   return run_program(argc, argv,
                      {{"pass-client", pass_client},
+                      {"pass-floor", pass_floor},
+                      {"pass-floor-peer", pass_floor_peer},
                       {"pass-server", pass_server},
                       {"simulated-pass", simulated_pass},
                       {"walk-graph", walk_graph}},

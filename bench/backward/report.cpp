@@ -1,5 +1,6 @@
 #include "backward/report.h"
 
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -12,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* columns[] = {"shm", "tcp", "torch"};
+constexpr const char* columns[] = {"floor", "shm", "tcp", "torch"};
 
 std::optional<double> number(const json& results, const std::string& path) {
   const json::json_pointer pointer(path);
@@ -44,7 +45,7 @@ void print_times(const json& results, const std::string& placement) {
     std::printf("  %2s threads        ", threads);
     for (const char* column : columns) {
       const auto rate = number(results, "/" + placement + "/" + column + "/threads/" + threads);
-      std::printf(" %19.0f", rate.value_or(0));
+      std::printf(" %19s", rate ? std::to_string(std::lround(*rate)).c_str() : "-");
     }
     std::printf("\n");
   }
@@ -77,6 +78,17 @@ bool print_target(const json& results, const std::string& placement, const Targe
   std::printf("  %-10s %-10s %-4s %6.1fx (at least %.0fx)%s\n", placement.c_str(), target.what, target.transport, ratio,
               target.bound, verdict(reached, binds));
   return reached || !binds;
+}
+
+/// What nobody could reach: a pass needs what the floor does, and more.
+void print_floor(const json& results, const std::string& placement) {
+  for (const char* what : {"one call", "ten calls"}) {
+    const auto path = [&](const char* who) { return "/" + placement + "/" + who + "/" + what + "/p50"; };
+    const auto floor = number(results, path("floor")), theirs = number(results, path("torch"));
+    if (floor && theirs) {
+      std::printf("  %-10s %-10s would be %.1fx with nothing of ours\n", placement.c_str(), what, *theirs / *floor);
+    }
+  }
 }
 
 /// What needs no peer. Times bind on the same core, counts everywhere.
@@ -114,6 +126,7 @@ bool report(const json& results) {
   std::printf("\nRatios to PyTorch's dist_autograd; those of the same core bind\n");
   bool reached = true;
   for (const auto& [placement, whos] : results.items()) {
+    print_floor(results, placement);
     for (const auto& target : targets) reached &= print_target(results, placement, target, placement == "same core");
   }
   std::printf("\nOf farad alone\n");

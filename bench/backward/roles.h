@@ -9,6 +9,10 @@ void pass_client(const Words&);
 /// Joins and closes, as servers do: rendezvous, transport.
 void pass_server(const Words&);
 
+/// The same passes with as little between two processes as can be: where they meet.
+void pass_floor(const Words&);
+void pass_floor_peer(const Words&);
+
 /// One pass over workers that are simulated, in this process; writes its time and its messages as JSON to standard
 /// output: "chain", "tree" or "star", how many workers.
 void simulated_pass(const Words&);

@@ -30,6 +30,8 @@ json measure_steps(const Options& options) {
     auto& here = steps[to_string(placement)];
     std::fprintf(stderr, "measuring steps, %s ...\n", to_string(placement));
     here["one process"] = json::parse(run_roles({{"step-alone"}}, placement));
+    const std::string floor = fresh_meeting();
+    here["floor"] = json::parse(run_roles({{"step-floor", floor}, {"step-floor-peer", floor}}, placement));
     for (const char* transport : {"shm", "tcp"}) {
       const std::string meeting = fresh_meeting();
       here[transport] = json::parse(
@@ -99,6 +101,8 @@ int main(int argc, char** argv) {
   return run_program(argc, argv,
                      {{"step-client", step_client},
                       {"step-alone", step_alone},
+                      {"step-floor", step_floor},
+                      {"step-floor-peer", step_floor_peer},
                       {"parameter-server", parameter_server},
                       {"checkpoint-client", checkpoint_client},
                       {"member", member}},

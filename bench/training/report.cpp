@@ -41,10 +41,9 @@ bool print_steps(const json& steps) {
         if (binds) std::printf(" (at least %.0fx)  %s", least_step_ratio, verdict(ratio >= least_step_ratio));
         reached &= !binds || ratio >= least_step_ratio;
       }
-      if (who == "torch" && whos.contains("one process")) {
-        // Distribution cannot cost less than nothing.
-        std::printf("  %5.1fx would be as fast as one process",
-                    sample.p50 / whos["one process"]["all"].get<Sample>().p50);
+      if (whos.contains("torch") && (who == "one process" || who == "floor")) {
+        // Distribution cannot cost less than nothing, nor than the tensors handed over.
+        std::printf("  %5.1fx would be as fast", whos["torch"]["all"].get<Sample>().p50 / sample.p50);
       }
       std::printf("\n");
       print_parts(measured);

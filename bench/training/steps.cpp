@@ -20,17 +20,13 @@ using torch::optim::SGDOptions;
 
 namespace {
 
-// PyTorch's side has the same numbers, in torch_training.py.
-constexpr int64_t width = 256, batch = 32;
-constexpr double rate = 1e-3;
-
-Linear make_linear() { return Linear(width, width); }
+Linear make_linear() { return Linear(step_width, step_width); }
 
 /// A full step: a context, a call, a pass, and the optimizer's step at the owner.
 class FarStep {
  public:
   explicit FarStep(Worker& worker)
-      : worker_(worker), linear_(worker.remote<make_linear>(1)), optimizer_(worker, parameters(linear_), rate) {}
+      : worker_(worker), linear_(worker.remote<make_linear>(1)), optimizer_(worker, parameters(linear_), step_rate) {}
 
   void operator()() {
     const auto start = Clock::now();
@@ -62,7 +58,7 @@ class FarStep {
   }
 
   Worker& worker_;
-  const at::Tensor x_ = at::rand({batch, width});
+  const at::Tensor x_ = at::rand({step_batch, step_width});
   const RRef<Linear> linear_;
   DistributedOptimizer<torch::optim::SGD> optimizer_;
   std::map<std::string, std::vector<double>> laps_;
@@ -71,8 +67,8 @@ class FarStep {
 /// At a trainer: fetches the weight, computes, and steps it at the server; as often as the time allows.
 int64_t train_for(RRef<at::Tensor> weight, int64_t milliseconds) {
   auto& worker = Worker::current();
-  DistributedOptimizer<torch::optim::SGD> optimizer(worker, {weight}, rate);
-  const auto x = at::rand({batch, width});
+  DistributedOptimizer<torch::optim::SGD> optimizer(worker, {weight}, step_rate);
+  const auto x = at::rand({step_batch, step_width});
   int64_t steps = 0;
   for (const auto until = Clock::now() + std::chrono::milliseconds(milliseconds); Clock::now() < until; ++steps) {
     Context context(worker);
@@ -107,9 +103,9 @@ void step_client(const Words& words) {
 }
 
 void step_alone(const Words&) {
-  Linear linear(width, width);
-  torch::optim::SGD optimizer(linear->parameters(), rate);
-  const auto x = at::rand({batch, width});
+  Linear linear(step_width, step_width);
+  torch::optim::SGD optimizer(linear->parameters(), step_rate);
+  const auto x = at::rand({step_batch, step_width});
   const auto step = [&] {
     optimizer.zero_grad();
     linear(x).sum().backward();
@@ -121,7 +117,7 @@ void step_alone(const Words&) {
 void parameter_server(const Words& words) {
   Worker worker = join(words, 0, std::stoi(words[2]));
   {
-    const auto weight = RRef<at::Tensor>::local(worker, at::rand({width, width}).set_requires_grad(true));
+    const auto weight = RRef<at::Tensor>::local(worker, at::rand({step_width, step_width}).set_requires_grad(true));
     steps_per_second(worker, weight, 200ms);
     std::cout << steps_per_second(worker, weight, 1s) << std::endl;
   }

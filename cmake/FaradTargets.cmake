@@ -34,9 +34,11 @@ function(farad_test name)
     set(arg_TIMEOUT 300)
   endif()
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
-  if("unit" IN_LIST arg_LABELS)  # Files of the others name too many things alike.
+  if("unit" IN_LIST arg_LABELS)  # Files of the others name too many things alike, and share some.
     farad_bundle(${name})
     set_source_files_properties(${arg_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  else()
+    target_link_libraries(${name} PRIVATE farad_test_support)
   endif()
   target_link_libraries(${name} PRIVATE farad farad_flags farad_dependencies farad_test_main GTest::gtest GTest::gmock)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)

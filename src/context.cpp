@@ -157,13 +157,17 @@ at::Tensor Context::gradient(const at::Tensor& leaf) const {
   return core_->gradients().backward().gradients(local_).find(leaf);
 }
 
-std::string Context::dot() const {
+std::string Context::dot(const std::vector<at::Tensor>& losses) const {
+  for (const auto& loss : losses) {
+    TORCH_CHECK(loss.defined() && loss.requires_grad(), "[autograd] dot: a loss is ",
+                loss.defined() ? "a tensor that requires no gradient" : "undefined", ", so there is nothing to draw");
+  }
   auto& service = core_->gradients();
   const autograd::CurrentScope outside(&service.contexts(), nullptr);
   std::vector<autograd::Drawing> parts;
   std::vector<uint16_t> workers{static_cast<uint16_t>(core_->self().rank)};
   for (size_t i = 0; i < workers.size(); i++) {  // Each may name more.
-    parts.push_back(core_->handle().rpc_sync<draw_here>(workers[i], id()));
+    parts.push_back(i == 0 ? autograd::draw(*local_, losses) : core_->handle().rpc_sync<draw_here>(workers[i], id()));
     for (const auto peer : parts.back().peers) {
       if (std::find(workers.begin(), workers.end(), peer) == workers.end()) workers.push_back(peer);
     }

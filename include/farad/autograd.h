@@ -112,8 +112,9 @@ class Context {
   /// Undefined where there is none.
   at::Tensor gradient(const at::Tensor& leaf) const;
 
-  /// The graph of this context over all workers, for Graphviz.
-  std::string dot() const;
+  /// The graph of this context over all workers, for Graphviz. With `losses` of this worker, what they lead to is
+  /// marked, and each node says in brackets how many gradients a pass from them would bring it.
+  std::string dot(const std::vector<at::Tensor>& losses = {}) const;
 
  private:
   friend class ContextScope;

@@ -11,22 +11,24 @@
 
 namespace farad::autograd {
 
-/// One worker's part of the graph of a context, as far as it hangs on what was sent: for people to look at.
+/// One worker's part of the graph of a context, as far as it hangs on what was sent or on losses: for people to look
+/// at.
 struct Drawing {
   std::string worker;
   std::vector<std::string> nodes;                    ///< their names
   std::vector<std::pair<uint32_t, uint32_t>> links;  ///< from node to node, as gradients go
   std::vector<std::pair<uint64_t, uint32_t>> sends;  ///< pair and node
   std::vector<std::pair<uint64_t, uint32_t>> recvs;  ///< likewise
+  std::vector<uint32_t> roots;                       ///< the nodes that made the losses
   std::vector<uint16_t> peers;                       ///< whom it was met with
-  FARAD_FIELDS(worker, nodes, links, sends, recvs, peers)
+  FARAD_FIELDS(worker, nodes, links, sends, recvs, roots, peers)
 };
 
-/// Any thread. Throws if the graph reaches a call of another context.
-Drawing draw(const LocalContext& context);
+/// Any thread. Throws if the graph reaches a call of another context. `losses` are tensors with history.
+Drawing draw(const LocalContext& context, const std::vector<at::Tensor>& losses = {});
 
 /// All parts in the language of Graphviz: workers as clusters, and each pair as an edge between them, along which its
-/// gradient goes.
+/// gradient goes. If there are roots, what no root leads to is grey, and the others count the gradients they would get.
 std::string to_dot(ContextId context, const std::vector<Drawing>& parts);
 
 }  // namespace farad::autograd

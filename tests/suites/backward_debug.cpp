@@ -11,9 +11,11 @@ namespace farad::test {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 static Door* held;
 
@@ -59,6 +61,21 @@ TEST_P(BackwardSuite, PassThatTakesLongShowsHowFarItIsAndWhomItWaitsFor) {
   door.open();
   passing.join();
   EXPECT_TRUE(eventually([&] { return group[1].debug().contexts.at(0).passes.empty(); }));
+}
+
+Tensor twice(Tensor x) { return x * 2; }
+
+TEST_P(BackwardSuite, DrawingMarksWhatTheLossesLeadTo) {
+  Group group = start(2);
+  Context context(group[0]);
+  const auto used = group[0].rpc_sync<twice>("worker1", leaf(1)), unused = group[0].rpc_sync<twice>("worker1", leaf(1));
+
+  const auto plain = context.dot();
+  EXPECT_THAT(plain, AllOf(HasSubstr("label=\"worker0\""), HasSubstr("label=\"worker1\""), Not(HasSubstr("grey"))));
+  const auto marked = context.dot({used.sum() + used.sum()});
+  EXPECT_THAT(marked, AllOf(HasSubstr("SumBackward0 (1)"), HasSubstr("twice\\\", rank 1) (2)"),
+                            ContainsRegex("MulBackward. [(]1[)]"), ContainsRegex("MulBackward.\", color=grey")));
+  EXPECT_THROW(context.dot({at::ones(1)}), c10::Error);  // requires no gradient
 }
 
 }  // namespace

@@ -8,20 +8,9 @@
 namespace farad::acer {
 namespace {
 
-enum Purpose { world, choices, draws };
-
-NetworkShape shape_of(const Settings& settings, const Environment& environment) {
-  return settings.shape(environment.spec().observation_size, environment.spec().actions);
-}
+enum Purpose { world, choices, draws, noise };
 
 }  // namespace
-
-int64_t choose(std::span<const float> probabilities, double at) {
-  const auto last = static_cast<int64_t>(probabilities.size()) - 1;
-  int64_t chosen = 0;
-  while (chosen < last && (at -= static_cast<double>(probabilities[static_cast<size_t>(chosen)])) >= 0) ++chosen;
-  return chosen;
-}
 
 ActorLearner::ActorLearner(const Settings& settings, Parameters& parameters, Tally& tally, int worker, int life)
     : settings_(settings),
@@ -31,12 +20,11 @@ ActorLearner::ActorLearner(const Settings& settings, Parameters& parameters, Tal
       world_(random_of_worker(settings, worker, life, world)),
       choices_(random_of_worker(settings, worker, life, choices)),
       draws_(random_of_worker(settings, worker, life, draws)),
-      network_(shape_of(settings, *environment_), Random(0)),
-      average_(shape_of(settings, *environment_), Random(0)),
-      actor_(shape_of(settings, *environment_)),
-      gradient_(settings.rules),
-      batch_(environment_->spec().observation_size, environment_->spec().actions),
-      replay_(settings.capacity_of_worker(), environment_->spec().observation_size, environment_->spec().actions),
+      noise_(random_of_worker(settings, worker, life, noise)),
+      agent_(make_agent(settings, environment_->spec())),
+      batch_(environment_->spec().observation_size, environment_->spec().actions, environment_->spec().amounts),
+      replay_(settings.capacity_of_worker(), environment_->spec().observation_size, environment_->spec().actions,
+              environment_->spec().amounts),
       observation_(static_cast<size_t>(environment_->spec().observation_size)),
       after_(observation_.size()) {}
 
@@ -57,19 +45,19 @@ int64_t ActorLearner::turn() {
 
 void ActorLearner::act() {
   // The same values from the first step of the window to its gradient, so that what is learned from is on-policy.
-  parameters_.pull(*network_, *average_);
-  actor_.copy(*network_);
+  parameters_.pull(agent_->network(), agent_->average());
+  agent_->follow_network();
   batch_.clear();
   if (between_episodes_) environment_->reset(world_, observation_);
   Outcome outcome;
   while (batch_.steps() < settings_.window && !outcome.over()) {
-    actor_.forward(observation_);
-    const int64_t action = choose(actor_.policy(), choices_.uniform());
-    outcome = environment_->step({action}, world_, after_);
-    batch_.add_step(observation_, action, outcome.reward, actor_.policy());
-    replay_.add(observation_, action, actor_.policy(), outcome, after_);
-    std::swap(observation_, after_);
+    const auto decision = agent_->act(observation_, choices_);
+    outcome = environment_->step(decision.done, world_, after_);
     return_ += outcome.reward;
+    outcome.reward *= settings_.reward_scale;
+    batch_.add_step(observation_, decision.drawn, outcome.reward, decision.behaviour);
+    replay_.add(observation_, decision.drawn, decision.behaviour, outcome, after_);
+    std::swap(observation_, after_);
     ++length_;
   }
   batch_.end_window(outcome.terminated ? Ending::Terminated : Ending::Cut, observation_);
@@ -85,7 +73,7 @@ void ActorLearner::act() {
 
 void ActorLearner::replay() {
   // Pulled for each update: between those of one turn the others' updates, and its own, have moved the parameters.
-  parameters_.pull(*network_, *average_);
+  parameters_.pull(agent_->network(), agent_->average());
   batch_.clear();
   for (int64_t i = 0; i < settings_.replay_windows; ++i) {
     tally_.add(Measure::ReplayAge, static_cast<double>(replay_.draw(settings_.window, draws_, batch_)));
@@ -94,12 +82,13 @@ void ActorLearner::replay() {
 }
 
 void ActorLearner::learn() {
-  tally_.add(gradient_.compute(*network_, *average_, batch_));
-  updates_.push_back(parameters_.step(*network_, batch_.steps()));
+  batch_.draw_noise(agent_->actions_drawn(), noise_);
+  tally_.add(agent_->learn(batch_));
+  updates_.push_back(parameters_.step(agent_->network(), batch_.steps()));
 }
 
 void ActorLearner::save(std::ostream& out) const {
-  for (const auto* random : {&world_, &choices_, &draws_}) put(out, random->state());
+  for (const auto* random : {&world_, &choices_, &draws_, &noise_}) put(out, random->state());
   put(out, environment_->save());
   put(out, between_episodes_);
   put(out, observation_);
@@ -109,7 +98,7 @@ void ActorLearner::save(std::ostream& out) const {
 }
 
 void ActorLearner::load(std::istream& in) {
-  for (auto* random : {&world_, &choices_, &draws_}) *random = Random(take<Random::State>(in));
+  for (auto* random : {&world_, &choices_, &draws_, &noise_}) *random = Random(take<Random::State>(in));
   std::vector<double> there(take<uint64_t>(in));
   for (double& number : there) number = take<double>(in);
   between_episodes_ = take<bool>(in);

@@ -1,16 +1,14 @@
 #pragma once
 
-#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <vector>
 
+#include "acer/agent.h"
 #include "acer/batch.h"
 #include "acer/board.h"
 #include "acer/environments/environment.h"
-#include "acer/gradient.h"
 #include "acer/parameters.h"
-#include "acer/plain_network.h"
 #include "acer/replay.h"
 #include "acer/settings.h"
 
@@ -42,10 +40,8 @@ class ActorLearner {
   Parameters& parameters_;
   Tally& tally_;
   const std::unique_ptr<Environment> environment_;
-  Random world_, choices_, draws_;
-  Network network_, average_;
-  PlainNetwork<float> actor_;
-  Gradient gradient_;
+  Random world_, choices_, draws_, noise_;
+  const std::unique_ptr<Agent> agent_;
   Batch batch_;
   Replay replay_;
   std::vector<float> observation_, after_;
@@ -54,8 +50,5 @@ class ActorLearner {
   int64_t length_ = 0;
   std::vector<shared::Update> updates_;
 };
-
-/// The index that a number in [0, 1) falls on.
-int64_t choose(std::span<const float> probabilities, double at);
 
 }  // namespace farad::acer

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "acer/direction.h"
+#include "acer/agent.h"
+#include "acer/duelling_gradient.h"
+#include "acer/gaussian.h"
 #include "acer/gradient.h"
-#include "acer/plain_network.h"
 #include "acer/replay.h"
 
 namespace farad::acer {
@@ -21,9 +22,10 @@ std::vector<double> distribution(size_t actions, Random& random) {
   return p;
 }
 
-/// By how much random samples' directions break the bound, or are changed otherwise than it demands. The divergence's
-/// gradient is computed here once more.
-double worst_direction(Defect defect, uint64_t seed) {
+/// By how much directions of random samples break the bound, or are changed otherwise than it demands. `sample` gives
+/// one for the rules, and the divergence's gradient, computed there once more.
+template <class Sampled>
+double worst_direction(Defect defect, uint64_t seed, Sampled sample) {
   Random random(seed);
   Rules rules;
   rules.trust = 0.5;
@@ -31,27 +33,46 @@ double worst_direction(Defect defect, uint64_t seed) {
   Direction direction;
   double worst = 0;
   for (int i = 0; i < 1000; ++i) {
-    const auto policy = distribution(3, random), behaviour = distribution(3, random), average = distribution(3, random);
-    const std::vector<double> q{random.normal(), random.normal(), random.normal()};
-    const double value = policy[0] * q[0] + policy[1] * q[1] + policy[2] * q[2];
-    find_direction({policy, behaviour, average, q, random.below(3), value, random.normal()}, rules, direction);
+    const std::vector<double> k = sample(random, rules, direction);
     double kz = 0, kk = 0, moved = 0, longest = 1;
-    const auto k = [&](size_t a) { return -average[a] / policy[a]; };
-    for (size_t a = 0; a < 3; ++a) {
-      kz += k(a) * direction.allowed[a];
-      kk += k(a) * k(a);
-      moved += k(a) * (direction.wanted[a] - direction.allowed[a]);
+    for (size_t a = 0; a < k.size(); ++a) {
+      kz += k[a] * direction.allowed[a];
+      kk += k[a] * k[a];
+      moved += k[a] * (direction.wanted[a] - direction.allowed[a]);
       longest = std::max(longest, std::abs(direction.wanted[a]));
     }
     const double scale = longest * std::max(1.0, std::sqrt(kk));
     worst = std::max(worst, (kz - rules.trust) / scale);
     if (direction.wanted == direction.allowed) continue;
     worst = std::max(worst, std::abs(kz - rules.trust) / scale);
-    for (size_t a = 0; a < 3; ++a) {
-      const double away = direction.wanted[a] - direction.allowed[a] - moved / kk * k(a);
+    for (size_t a = 0; a < k.size(); ++a) {
+      const double away = direction.wanted[a] - direction.allowed[a] - moved / kk * k[a];
       worst = std::max(worst, std::abs(away) / longest);
     }
   }
+  return worst;
+}
+
+std::vector<double> direction_of_choice(Random& random, const Rules& rules, Direction& direction) {
+  const auto policy = distribution(3, random), behaviour = distribution(3, random), average = distribution(3, random);
+  const std::vector<double> q{random.normal(), random.normal(), random.normal()};
+  const double value = policy[0] * q[0] + policy[1] * q[1] + policy[2] * q[2];
+  find_direction(Sample{policy, behaviour, average, q, random.below(3), value, random.normal()}, rules, direction);
+  return {-average[0] / policy[0], -average[1] / policy[1], -average[2] / policy[2]};
+}
+
+std::vector<double> direction_of_amounts(Random& random, const Rules& rules, Direction& direction) {
+  const auto numbers = [&] { return std::vector<double>{random.normal(), random.normal()}; };
+  const auto mean = numbers(), behaviour = numbers(), average = numbers(), action = numbers(), other = numbers();
+  find_direction(GaussianSample{mean, behaviour, average, action, other, random.normal(), random.normal()}, rules,
+                 direction);
+  const double variance = rules.deviation * rules.deviation;
+  return {(mean[0] - average[0]) / variance, (mean[1] - average[1]) / variance};
+}
+
+double largest_gap(const std::vector<double>& values, const std::vector<double>& wanted) {
+  double worst = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) worst = std::max(worst, std::abs(values[i] - wanted[i]));
   return worst;
 }
 
@@ -70,7 +91,7 @@ double worst_target(Defect defect) {
   const float seen = 1;
   const std::vector<float> rare{0.25f, 0.75f}, often{0.75f, 0.25f};
   const auto step = [&](int64_t action, double reward, const std::vector<float>& behaviour) {
-    batch.add_step({&seen, 1}, action, reward, behaviour);
+    batch.add_step({&seen, 1}, {action}, reward, behaviour);
   };
   step(0, 3, rare);
   batch.end_window(Ending::Terminated, {&seen, 1});
@@ -87,10 +108,39 @@ double worst_target(Defect defect) {
   rules.defect = defect;
   Gradient gradient(rules);
   gradient.compute(*network, *network, batch);
-  const std::vector<double> wanted{3, 5, 1 + 0.5 * (3 - 2 + 4), 3, 1 + 0.5 * (2.0 / 3 * (5 - 2) + 4), 5};
-  double worst = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) worst = std::max(worst, std::abs(gradient.targets()[i] - wanted[i]));
-  return worst;
+  return largest_gap(gradient.targets(), {3, 5, 1 + 0.5 * (3 - 2 + 4), 3, 1 + 0.5 * (2.0 / 3 * (5 - 2) + 4), 5});
+}
+
+/// The same for amounts: two, everywhere 0 in the mean, with a deviation of 1, and worth 4.
+double worst_target_of_amounts(Defect defect) {
+  const NetworkShape shape{1, {}, 0, 2};
+  DuellingNetwork network(shape, Random(1));
+  network->to(at::kDouble);
+  {
+    const c10::NoGradGuard no_grad;
+    for (auto& parameter : network->parameters()) parameter.zero_();
+    network->value_head().bias.fill_(4);
+  }
+  Rules rules;
+  rules.discount = 0.5;
+  rules.deviation = 1;
+  rules.defect = defect;
+  Batch batch(1, 0, 2);
+  const float seen = 1;
+  const std::vector<double> aside{1, 0};
+  for (const auto ending : {Ending::Terminated, Ending::Cut}) {
+    batch.add_step({&seen, 1}, {0, aside}, 1, std::vector<float>{0, 0});
+    batch.add_step({&seen, 1}, {0, aside}, 8, std::vector<float>{1, 0});  // less likely now, by exp(-1/2)
+    batch.end_window(ending, {&seen, 1});
+  }
+  Random random(1);
+  batch.draw_noise(DuellingGradient::actions_drawn(rules), random);
+  DuellingGradient gradient(rules);
+  gradient.compute(*network, *network, batch);
+  const double root = std::exp(-0.25);
+  return std::max(
+      largest_gap(gradient.targets(), {1 + 0.5 * (root * (8 - 4) + 4), 8, 1 + 0.5 * (root * (10 - 4) + 4), 10}),
+      largest_gap(gradient.policy_targets(), {1 + 0.5 * 8, 8, 1 + 0.5 * 10, 10}));
 }
 
 /// Whether the average has an effect on the gradient other than by its values.
@@ -116,29 +166,27 @@ double gradient_of_average(const audit::Learner& learner) {
 }
 
 /// By how much behaviours that are stored as the policy's are not what the policy is.
-double worst_behaviour(const audit::Learner& learner, const NetworkShape& shape) {
-  Network network(shape, Random(1));
-  network->to(learner.tensors.front().tensor.scalar_type());
-  const auto parameters = network->parameters();
+double worst_behaviour(const audit::Learner& learner, const Settings& settings, const Spec& spec) {
+  const auto agent = make_agent(settings, spec);
+  const auto parameters = agent->network().parameters();
   {
     const c10::NoGradGuard no_grad;
     for (size_t i = 0; i < parameters.size(); ++i) parameters[i].copy_(learner.tensors[i].tensor);
   }
-  PlainNetwork<double> policy(shape);
-  policy.copy(*network);
+  agent->follow_network();
   const auto batch = learner.batch(0, 1);
   const auto* seen = batch.tensors[0].data_ptr<float>();
   const auto* stored = batch.tensors[3].data_ptr<double>();
   const auto* ends = batch.tensors[4].data_ptr<int64_t>();
-  const auto width = static_cast<size_t>(shape.observation_size), actions = static_cast<size_t>(shape.actions);
+  const auto width = static_cast<size_t>(spec.observation_size);
   double worst = 0;
   size_t row = 0;
   for (int64_t w = 0; w < batch.tensors[4].size(0); ++w) {
     for (const size_t end = row + static_cast<size_t>(ends[2 * w]); row < end; ++row) {
       if (w % 2 != 0) continue;  // Acted in by another one.
-      policy.forward({seen + row * width, width});
-      for (size_t a = 0; a < actions; ++a)
-        worst = std::max(worst, std::abs(stored[row * actions + a] - policy.policy()[a]));
+      const auto policy = agent->behaviour({seen + row * width, width});
+      for (size_t a = 0; a < policy.size(); ++a)
+        worst = std::max(worst, std::abs(stored[row * policy.size() + a] - static_cast<double>(policy[a])));
     }
   }
   return worst;
@@ -147,11 +195,11 @@ double worst_behaviour(const audit::Learner& learner, const NetworkShape& shape)
 /// Which part of the last steps of episodes was never drawn.
 double ends_missed(bool misses_ends, uint64_t seed) {
   constexpr int64_t episodes = 20, length = 10;
-  Replay replay(episodes * length, 1, 1, misses_ends);
+  Replay replay(episodes * length, 1, 1, 0, misses_ends);
   const float one = 1;
   for (int64_t i = 0; i < episodes * length; ++i) {
     const auto number = static_cast<float>(i);
-    replay.add({&number, 1}, 0, {&one, 1}, {.terminated = (i + 1) % length == 0}, {&number, 1});
+    replay.add({&number, 1}, {}, {&one, 1}, {.terminated = (i + 1) % length == 0}, {&number, 1});
   }
   Random random(seed);
   Batch batch(1, 1);
@@ -167,26 +215,29 @@ double ends_missed(bool misses_ends, uint64_t seed) {
 
 }  // namespace
 
-std::vector<audit::Check> own_checks(const NetworkShape& shape,
+std::vector<audit::Check> own_checks(const Settings& settings, const Spec& spec,
                                      const std::function<audit::Learner(const audit::Options&)>& make,
                                      const std::function<Defect(const audit::Options&)>& defect) {
   using audit::Evidence, audit::Options;
+  const bool of_amounts = spec.amounts > 0;
   return {
       [=](const Evidence&, const Options& options) {
         return audit::finding("A3", "the average policy is a constant", gradient_of_average(make(options)), 0);
       },
       [=](const Evidence&, const Options& options) {
-        return audit::finding("A4", "directions obey the bound and change no more than it demands",
-                              worst_direction(defect(options), options.seed), 1e-9);
+        return audit::finding(
+            "A4", "directions obey the bound and change no more than it demands",
+            worst_direction(defect(options), options.seed, of_amounts ? direction_of_amounts : direction_of_choice),
+            1e-9);
       },
       [=](const Evidence&, const Options& options) {
-        return audit::finding("A6", "Retrace's targets are those computed by hand", worst_target(defect(options)),
-                              1e-12);
+        const auto off = of_amounts ? worst_target_of_amounts(defect(options)) : worst_target(defect(options));
+        return audit::finding("A6", "Retrace's targets are those computed by hand", off, 1e-12);
       },
       [=](const Evidence&, const Options& options) {
         const double missed = ends_missed(options.inject == "terminal-never-sampled", options.seed);
         return audit::finding("D6", "stored behaviours are the policy's, and the ends of episodes are drawn",
-                              std::max(missed, worst_behaviour(make(options), shape)), 1e-6);
+                              std::max(missed, worst_behaviour(make(options), settings, spec)), 1e-6);
       },
   };
 }

@@ -5,8 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "acer/network.h"
-#include "acer/rules.h"
+#include "acer/settings.h"
 
 namespace farad::acer {
 
@@ -17,7 +16,7 @@ namespace farad::acer {
 ///   A4  directions obey the bound, and change no more than it demands
 ///   A6  Retrace's targets are those computed by hand, whether windows end or are cut off
 ///   D6  stored behaviours are the policy that acted, and replays draw every step, the last of episodes included
-std::vector<audit::Check> own_checks(const NetworkShape& shape,
+std::vector<audit::Check> own_checks(const Settings& settings, const Spec& spec,
                                      const std::function<audit::Learner(const audit::Options&)>& make,
                                      const std::function<Defect(const audit::Options&)>& defect);
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "acer/gradient.h"
+#include "acer/findings.h"
 
 namespace farad::acer {
 

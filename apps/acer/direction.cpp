@@ -26,6 +26,21 @@ double length_in_logits(std::span<const double> v, std::span<const double> polic
 
 }  // namespace
 
+double project(const Rules& rules, Direction& direction) {
+  auto& g = direction.wanted;
+  auto& k = direction.away;
+  if (rules.defect == Defect::KlSign) {
+    for (double& slope : k) slope = -slope;
+  }
+  const double steepness = rules.defect == Defect::DenominatorG2 ? dot(g, g) : dot(k, k);
+  const double excess = rules.trust_region && steepness > 0 ? (dot(k, g) - rules.trust) / steepness : 0;
+  direction.bounded = excess > 0;
+  direction.allowed = g;
+  if (!direction.bounded) return 0;
+  for (size_t a = 0; a < g.size(); ++a) direction.allowed[a] -= excess * k[a];
+  return excess;
+}
+
 double Sample::ratio(size_t a) const { return policy[a] / std::max(behaviour[a], least); }
 
 void find_direction(const Sample& sample, const Rules& rules, Direction& direction) {
@@ -34,7 +49,6 @@ void find_direction(const Sample& sample, const Rules& rules, Direction& directi
   auto& [g, k, z, policy_term, correction_term, entropy, divergence, bounded, effect] = direction;
   g.assign(actions, 0.0);
   k.resize(actions);
-  z.resize(actions);
 
   const auto log_of = [&](size_t a) { return std::log(std::max(sample.policy[a], least)); };
   entropy = divergence = correction_term = 0;
@@ -70,13 +84,7 @@ void find_direction(const Sample& sample, const Rules& rules, Direction& directi
     }
   }
 
-  if (rules.defect == Defect::KlSign) {
-    for (double& slope : k) slope = -slope;
-  }
-  const double steepness = rules.defect == Defect::DenominatorG2 ? dot(g, g) : dot(k, k);
-  const double excess = rules.trust_region && steepness > 0 ? (dot(k, g) - rules.trust) / steepness : 0;
-  bounded = excess > 0;
-  for (size_t a = 0; a < actions; ++a) z[a] = bounded ? g[a] - excess * k[a] : g[a];
+  const double excess = project(rules, direction);
   effect = 0;
   if (bounded) {
     const double length = length_in_logits(g, sample.policy, rules.statistics);

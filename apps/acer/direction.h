@@ -21,7 +21,7 @@ struct Sample {
   double ratio(size_t a) const;
 };
 
-/// Where the policy's statistics are to go, in terms of a vector over actions.
+/// Where the policy's statistics are to go, in terms of a vector over actions, or over amounts.
 struct Direction {
   std::vector<double> wanted;   ///< g: the truncated, corrected policy gradient and that of the entropy, uphill
   std::vector<double> away;     ///< k: of the divergence from the average policy
@@ -31,8 +31,11 @@ struct Direction {
   double entropy = 0;
   double divergence = 0;  ///< KL(average, pi)
   bool bounded = false;   ///< whether z is not g
-  double effect = 0;      ///< of the bound on the logits: |J(z - g)| / |Jg|
+  double effect = 0;      ///< of the bound on the logits, or on the means: |J(z - g)| / |Jg|
 };
+
+/// Sets z, and `bounded`, from g and k: z = g - max(0, (k'g - delta) / |k|^2) k. Gives the factor of k.
+double project(const Rules& rules, Direction& direction);
 
 /// Computes all of it, reusing the vectors' memory.
 void find_direction(const Sample& sample, const Rules& rules, Direction& direction);

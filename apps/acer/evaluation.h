@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "acer/plain_network.h"
+#include "acer/agent.h"
 #include "acer/settings.h"
 
 namespace farad::acer {
@@ -14,13 +14,13 @@ struct Evaluation {
   };
   int64_t steps = 0;     ///< of the training, when it was asked for
   uint64_t version = 0;  ///< of the parameters that were played with
-  Returns greedy;        ///< always the most probable action
+  Returns greedy;        ///< always what the policy holds to be best
   Returns sampled;
 };
 
 /// Plays the settings' number of episodes either way. The seeds are those of no worker, and the same each time, so that
 /// evaluations differ by their policies only.
-Evaluation evaluate(PlainNetwork<float>& network, const Settings& settings);
+Evaluation evaluate(Agent& agent, const Settings& settings);
 
 /// The life of the process that evaluates: for each number of steps (int64_t) that comes from `requests` it pulls the
 /// parameters as they are, plays, and writes an Evaluation to `results`. Returns when `requests` is closed.

@@ -2,7 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include "acer/gradient.h"
+#include "acer/findings.h"
 #include "acer/shared_parameters.h"
 
 namespace farad::acer {
@@ -17,12 +17,12 @@ void restore_the_first(const std::vector<at::Tensor>& values, std::vector<at::Te
 
 }  // namespace
 
-void FaultyParameters::pull(NetworkImpl& network, NetworkImpl& average) {
+void FaultyParameters::pull(torch::nn::Module& network, torch::nn::Module& average) {
   sound_.pull(network, average);
   if (fault_ == Fault::StaleAverage) restore_the_first(average.parameters(), kept_);
 }
 
-shared::Update FaultyParameters::step(const NetworkImpl& network, int64_t samples) {
+shared::Update FaultyParameters::step(const torch::nn::Module& network, int64_t samples) {
   const auto gradients = gradients_of(network);
   if (fault_ == Fault::FreezeFirst) restore_the_first(gradients, kept_);
   if (fault_ == Fault::Accumulate) {

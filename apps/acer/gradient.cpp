@@ -1,38 +1,13 @@
 #include "acer/gradient.h"
 
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "acer/retrace.h"
+#include "acer/rows.h"
 
 namespace farad::acer {
-namespace {
-
-/// Rows of observations as the network takes them. Lies in `rows` where the network is in f32.
-at::Tensor as_tensor(const std::vector<float>& rows, int64_t width, at::ScalarType type) {
-  auto* data = const_cast<float*>(rows.data());  // It is only read.
-  return at::from_blob(data, {static_cast<int64_t>(rows.size()) / width, width}).to(type);
-}
-
-void append(const at::Tensor& tensor, std::vector<double>& to) {
-  const auto values = tensor.detach().to(at::kDouble).contiguous();
-  to.insert(to.end(), values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
-}
-
-at::Tensor seeds_of(std::vector<double>& seeds, int64_t width, at::ScalarType type) {
-  return at::from_blob(seeds.data(), {static_cast<int64_t>(seeds.size()) / width, width}, at::kDouble).to(type);
-}
-
-std::span<const double> row_of(const std::vector<double>& rows, int64_t row, int64_t width) {
-  return {rows.data() + row * width, static_cast<size_t>(width)};
-}
-
-}  // namespace
 
 Findings Gradient::compute(NetworkImpl& network, const NetworkImpl& average, const Batch& batch) {
   const int64_t actions = batch.actions(), steps = batch.steps();
@@ -54,7 +29,7 @@ Findings Gradient::compute(NetworkImpl& network, const NetworkImpl& average, con
   find_targets(batch);
 
   Findings found;
-  found.steps = static_cast<double>(steps);
+  const auto count = static_cast<double>(steps);
   std::vector<double> policy_seeds(static_cast<size_t>(steps * actions));
   std::vector<double> q_seeds(static_cast<size_t>(steps * actions), 0.0);
   for (int64_t row = 0; row < steps; ++row) {
@@ -62,34 +37,15 @@ Findings Gradient::compute(NetworkImpl& network, const NetworkImpl& average, con
     find_direction(sample(batch, row), rules_, direction_);
     // Backward passes go downhill, z goes uphill.
     std::transform(direction_.allowed.begin(), direction_.allowed.end(), policy_seeds.begin() + row * actions,
-                   [&](double z) { return -z / found.steps; });
+                   [&](double z) { return -z / count; });
     const double error = targets_[i] - taken_q_[i];
-    q_seeds[static_cast<size_t>(row * actions + batch.taken()[i])] = -rules_.critic * error / found.steps;
+    q_seeds[static_cast<size_t>(row * actions + batch.taken()[i])] = -rules_.critic * error / count;
 
-    found.policy_loss -= direction_.policy_term;
-    found.correction_loss -= direction_.correction_term;
-    found.critic_loss += 0.5 * error * error;
-    found.entropy += direction_.entropy;
-    found.divergence += direction_.divergence;
-    found.bounded += direction_.bounded;
-    found.effect += direction_.effect;
-    found.ratio += ratios_[i];
-    found.largest_ratio = std::max(found.largest_ratio, ratios_[i]);
-    found.ratio_above_1 += ratios_[i] > 1;
-    found.ratio_above_c += ratios_[i] > rules_.truncation;
-    found.target += targets_[i];
-    found.target_squared += targets_[i] * targets_[i];
-    found.error += error;
-    found.error_squared += error * error;
+    found.add(direction_, ratios_[i], targets_[i], error, rules_);
   }
-
-  for (const auto& parameter : network.parameters()) parameter.mutable_grad() = at::Tensor();
   const auto& statistics = rules_.statistics == Statistics::Probabilities ? output.policy : output.logits;
-  torch::autograd::backward({statistics, output.q},
-                            {seeds_of(policy_seeds, actions, type), seeds_of(q_seeds, actions, type)});
-  found.gradient_norm = clip_gradients(network, rules_.largest_gradient);
-  found.clipped_norm =
-      rules_.largest_gradient > 0 ? std::min(found.gradient_norm, rules_.largest_gradient) : found.gradient_norm;
+  backward(network, {statistics, output.q}, {as_tensor(policy_seeds, actions, type), as_tensor(q_seeds, actions, type)},
+           rules_, found);
   return found;
 }
 
@@ -134,31 +90,6 @@ Sample Gradient::sample(const Batch& batch, int64_t row) const {
           batch.taken()[i],
           values_[i],
           targets_[i]};
-}
-
-double clip_gradients(const NetworkImpl& network, double largest) {
-  double squares = 0;
-  const auto each = [&](const auto& visit) {
-    for (const auto& parameter : network.parameters()) {
-      const auto& gradient = parameter.grad();
-      if (!gradient.defined()) continue;
-      if (gradient.scalar_type() == at::kDouble) {
-        visit(gradient.data_ptr<double>(), gradient.numel());
-      } else {
-        visit(gradient.data_ptr<float>(), gradient.numel());
-      }
-    }
-  };
-  each([&](const auto* values, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) squares += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  });
-  const double norm = std::sqrt(squares);
-  if (largest <= 0 || norm <= largest) return norm;
-  each([&](auto* values, int64_t count) {
-    using Value = std::remove_pointer_t<decltype(values)>;
-    for (int64_t i = 0; i < count; ++i) values[i] = static_cast<Value>(static_cast<double>(values[i]) * largest / norm);
-  });
-  return norm;
 }
 
 }  // namespace farad::acer

@@ -3,24 +3,14 @@
 #include <vector>
 
 #include "acer/batch.h"
-#include "acer/direction.h"
+#include "acer/findings.h"
 #include "acer/network.h"
 #include "acer/rules.h"
 
 namespace farad::acer {
 
-/// What a batch was like, as sums over its steps unless it says otherwise.
-struct Findings {
-  double steps = 0;
-  double policy_loss = 0, correction_loss = 0, critic_loss = 0;
-  double entropy = 0, divergence = 0;
-  double bounded = 0, effect = 0;  ///< samples that the trust region changed, and by how much
-  double ratio = 0, largest_ratio = 0, ratio_above_1 = 0, ratio_above_c = 0;
-  double target = 0, target_squared = 0, error = 0, error_squared = 0;  ///< of targets and of targets - Q
-  double gradient_norm = 0, clipped_norm = 0;                           ///< of the whole batch
-};
-
-/// Computes gradients of batches by libtorch's backward pass, from the seeds that ACER's rules make. One thread.
+/// Computes gradients of batches, where actions are to be chosen from, by libtorch's backward pass, from the seeds that
+/// ACER's rules make. One thread.
 class Gradient {
  public:
   explicit Gradient(const Rules& rules) : rules_(rules) {}
@@ -42,8 +32,5 @@ class Gradient {
   std::vector<double> values_, ratios_, taken_q_, targets_;
   Direction direction_;
 };
-
-/// Scales all gradients so that their length together is at most `largest`, unless that is 0. Gives what it was.
-double clip_gradients(const NetworkImpl& network, double largest);
 
 }  // namespace farad::acer

@@ -77,6 +77,15 @@ void add_options(CLI::App& app, Arguments& arguments) {
   option("--entropy", rules.entropy, "Weight of the entropy");
   option("--critic", rules.critic, "Weight of the critic's error");
   option("--largest-gradient", rules.largest_gradient, "Longer gradients are cut to this; 0: never");
+  option("--reward-scale", s.reward_scale, "What is learned from is so many times the reward");
+
+  const std::string amounts = "Learning amounts";
+  app.add_option("--deviation", rules.deviation, "Of the policy, where 1 is the largest amount")
+      ->capture_default_str()
+      ->group(amounts);
+  app.add_option("--advantage-samples", rules.advantage_samples, "n: actions that an advantage is measured against")
+      ->capture_default_str()
+      ->group(amounts);
 
   const std::string reporting = "Reporting";
   app.add_option("--evaluate-every", s.evaluate_every, "Steps between evaluations; 0: only at the end")
@@ -120,8 +129,21 @@ Value one_of(const std::string& option, const std::string& name,
   throw Error("[acer] " + option + " is " + names + ", not \"" + name + "\"");
 }
 
-Settings settings_of(Arguments& arguments) {
+/// What was not given becomes what suits amounts, if those are what the environment is acted in by.
+void suit_amounts(const CLI::App& app, Settings& settings) {
+  const auto spec = make_environment(settings.environment)->spec();
+  if (spec.amounts == 0) return;
+  const auto unless_given = [&](const char* option, auto& value, auto suitable) {
+    if (app.count(option) == 0) value = suitable;
+  };
+  unless_given("--truncation", settings.rules.truncation, 5.0);
+  unless_given("--averaging", settings.averaging, 0.995);
+  unless_given("--reward-scale", settings.reward_scale, spec.reward_scale);
+}
+
+Settings settings_of(const CLI::App& app, Arguments& arguments) {
   auto& settings = arguments.settings;
+  suit_amounts(app, settings);
   settings.policy = policy_named(arguments.policy);
   settings.inject = fault_named(arguments.inject);
   settings.optimizer = one_of<Optimizer>("--optimizer", arguments.optimizer,
@@ -176,7 +198,7 @@ int run(const Settings& settings) {
 int replay(const Settings& settings, const std::string& directory) {
   const auto schedule = read_schedule(directory);
   const auto spec = make_environment(settings.environment)->spec();
-  const auto shape = settings.shape(spec.observation_size, spec.actions);
+  const auto shape = settings.shape(spec);
   const auto name = "farad-acer-" + std::to_string(::getpid());
   SharedModel recorded(name + "-recorded", shape, settings), replayed(name + "-replayed", shape, settings);
   recorded.model.load(Checkpoint::model(Checkpoint(directory).last()));
@@ -212,7 +234,7 @@ int main(int argc, char** argv) {
       compare(comparison);
       return 0;
     }
-    const auto settings = settings_of(arguments);
+    const auto settings = settings_of(app, arguments);
     use_one_thread_per_operation(argv);
     if (const auto code = farad::audit::requested(training_to_audit(settings))) return *code;
     return arguments.schedule.empty() ? run(settings) : replay(settings, arguments.schedule);

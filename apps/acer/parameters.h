@@ -1,8 +1,7 @@
 #pragma once
 
 #include <farad/shared.h>
-
-#include "acer/network.h"
+#include <torch/nn/module.h>
 
 namespace farad::acer {
 
@@ -12,9 +11,9 @@ class Parameters {
   virtual ~Parameters() = default;
 
   /// Values of one version of the policy and of one version of its average, which may be an older one.
-  virtual void pull(NetworkImpl& network, NetworkImpl& average) = 0;
+  virtual void pull(torch::nn::Module& network, torch::nn::Module& average) = 0;
   /// By the gradients of the network that was pulled into, which are the mean over so many samples.
-  virtual shared::Update step(const NetworkImpl& network, int64_t samples) = 0;
+  virtual shared::Update step(const torch::nn::Module& network, int64_t samples) = 0;
 };
 
 }  // namespace farad::acer

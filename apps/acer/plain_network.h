@@ -1,15 +1,12 @@
 #pragma once
 
-#include <span>
-#include <vector>
-
-#include "acer/network.h"
+#include "acer/duelling_network.h"
+#include "acer/plain_layer.h"
 
 namespace farad::acer {
 
-/// A copy of a Network's values, computed with by plain loops: for single observations of a small network that takes a
-/// fraction of the time that libtorch needs to find out what to do. In double it is also what libtorch's results, and
-/// its gradients, are compared with.
+/// A copy of a Network's values, computed with by plain loops. In double it is also what libtorch's results, and its
+/// gradients, are compared with.
 template <class Scalar>
 class PlainNetwork {
  public:
@@ -19,8 +16,8 @@ class PlainNetwork {
 
   /// Of one observation. What is given stays until the next call.
   void forward(std::span<const float> observation);
-  std::span<const Scalar> policy() const { return policy_.out; }
-  std::span<const Scalar> q() const { return q_.out; }
+  std::span<const Scalar> policy() const { return policy_.out(); }
+  std::span<const Scalar> q() const { return q_.out(); }
 
   /// Adds to the gradients what follows from those of the logits and of Q at the last forward().
   void backward(std::span<const Scalar> logits, std::span<const Scalar> q);
@@ -29,27 +26,44 @@ class PlainNetwork {
   std::vector<std::vector<Scalar>> gradients() const;
 
  private:
-  struct Layer {
-    size_t in = 0, out_size = 0;
-    std::vector<Scalar> weight;  // by input: the inner loop goes over outputs, which vectorises as it stands
-    std::vector<Scalar> bias, out, weight_gradient, bias_gradient;
+  PlainTrunk<Scalar> trunk_;
+  PlainLayer<Scalar> policy_, q_;
+};
 
-    void compute(std::span<const Scalar> input);
-    /// Adds the gradient by the input to `down`.
-    void propagate(std::span<const Scalar> input, std::span<const Scalar> gradient, std::span<Scalar> down);
+/// The same of a DuellingNetwork.
+template <class Scalar>
+class PlainDuellingNetwork {
+ public:
+  explicit PlainDuellingNetwork(const NetworkShape& shape);
+
+  void copy(const DuellingNetworkImpl& network);
+
+  void forward(std::span<const float> observation);
+  std::span<const Scalar> mean() const { return mean_.out(); }
+  Scalar value() const { return value_.out()[0]; }
+  /// A of an action, after forward().
+  Scalar advantage(std::span<const double> action);
+
+  /// An action, and the gradient by its A.
+  struct Valued {
+    std::vector<double> action;
+    Scalar gradient = 0;
   };
-  static Layer layer(int64_t in, int64_t out);
-  static void copy(const NetworkImpl::Layer& from, Layer& to);
-  std::span<const Scalar> input_of(size_t layer) const {
-    return layer == 0 ? std::span<const Scalar>(input_) : std::span<const Scalar>(trunk_[layer - 1].out);
-  }
+  /// Adds what follows from gradients by the means, by V, and by the A of some actions, at the last forward().
+  void backward(std::span<const Scalar> mean, Scalar value, const std::vector<Valued>& advantages);
+  void clear_gradients();
+  /// In the order of DuellingNetwork::parameters().
+  std::vector<std::vector<Scalar>> gradients() const;
 
-  std::vector<Scalar> input_;
-  std::vector<Layer> trunk_;
-  Layer policy_, q_;
+ private:
+  PlainTrunk<Scalar> trunk_;
+  PlainLayer<Scalar> mean_, value_, advantage_, advantage_head_;
+  std::vector<Scalar> beside_;  // the top, and an action
 };
 
 extern template class PlainNetwork<float>;
 extern template class PlainNetwork<double>;
+extern template class PlainDuellingNetwork<float>;
+extern template class PlainDuellingNetwork<double>;
 
 }  // namespace farad::acer

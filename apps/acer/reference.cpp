@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "acer/plain_network.h"
+#include "acer/rows.h"
 
 namespace farad::acer {
 namespace {
@@ -20,10 +21,6 @@ State look(PlainNetwork<double>& network, std::span<const float> observation) {
   State state{{network.policy().begin(), network.policy().end()}, {network.q().begin(), network.q().end()}};
   for (size_t a = 0; a < state.q.size(); ++a) state.value += state.policy[a] * state.q[a];
   return state;
-}
-
-std::span<const float> row_of(const std::vector<float>& rows, int64_t row, int64_t width) {
-  return {rows.data() + row * width, static_cast<size_t>(width)};
 }
 
 /// Uphill in the logits: the policy gradient w (e_a - p) + b - p sum(b), the entropy's -p (log p + H), and the bound.

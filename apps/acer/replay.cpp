@@ -6,28 +6,32 @@
 
 namespace farad::acer {
 
-Replay::Replay(int64_t capacity, int64_t observation_size, int64_t actions, bool misses_ends)
+Replay::Replay(int64_t capacity, int64_t observation_size, int64_t actions, int64_t amounts, bool misses_ends)
     : capacity_(capacity),
       observation_size_(observation_size),
-      actions_(actions),
+      amounts_(amounts),
+      behaviour_size_(amounts > 0 ? amounts : actions),
       misses_ends_(misses_ends),
       observations_(static_cast<size_t>(capacity * observation_size)),
       afters_(observations_.size()),
-      behaviours_(static_cast<size_t>(capacity * actions)),
+      behaviours_(static_cast<size_t>(capacity * behaviour_size_)),
       taken_(static_cast<size_t>(capacity)),
+      taken_amounts_(static_cast<size_t>(capacity * amounts)),
       rewards_(static_cast<size_t>(capacity)),
       overs_(static_cast<size_t>(capacity)) {}
 
-void Replay::put(std::span<const float> values, std::vector<float>& rows, int64_t width) const {
+template <class Value>
+void Replay::put(std::span<const Value> values, std::vector<Value>& rows, int64_t width) const {
   std::copy(values.begin(), values.end(), rows.begin() + static_cast<int64_t>(slot(added_)) * width);
 }
 
-void Replay::add(std::span<const float> observation, int64_t action, std::span<const float> behaviour,
+void Replay::add(std::span<const float> observation, const Action& action, std::span<const float> behaviour,
                  const Outcome& outcome, std::span<const float> after) {
   put(observation, observations_, observation_size_);
   put(after, afters_, observation_size_);
-  put(behaviour, behaviours_, actions_);
-  taken_[slot(added_)] = action;
+  put(behaviour, behaviours_, behaviour_size_);
+  put(action.amounts, taken_amounts_, amounts_);
+  taken_[slot(added_)] = action.choice;
   rewards_[slot(added_)] = outcome.reward;
   overs_[slot(added_)] = outcome.terminated ? Over::Terminated : outcome.truncated ? Over::Truncated : Over::No;
   ++added_;
@@ -39,8 +43,9 @@ int64_t Replay::draw(int64_t length, Random& random, Batch& batch) const {
   if (misses_ends_ && overs_[slot(begin)] != Over::No && begin > added_ - size_) --begin;
   int64_t last = begin;
   while (true) {
-    batch.add_step(row(observations_, last, observation_size_), taken_[slot(last)], rewards_[slot(last)],
-                   row(behaviours_, last, actions_));
+    batch.add_step(row(observations_, last, observation_size_),
+                   {taken_[slot(last)], row(taken_amounts_, last, amounts_)}, rewards_[slot(last)],
+                   row(behaviours_, last, behaviour_size_));
     if (overs_[slot(last)] != Over::No || last + 1 == added_ || last + 1 - begin == length) break;
     if (misses_ends_ && overs_[slot(last + 1)] != Over::No) break;
     ++last;
@@ -57,6 +62,7 @@ void Replay::save(std::ostream& out) const {
   acer::put(out, afters_);
   acer::put(out, behaviours_);
   acer::put(out, taken_);
+  acer::put(out, taken_amounts_);
   acer::put(out, rewards_);
   acer::put(out, overs_);
 }
@@ -68,6 +74,7 @@ void Replay::load(std::istream& in) {
   take_into(in, afters_);
   take_into(in, behaviours_);
   take_into(in, taken_);
+  take_into(in, taken_amounts_);
   take_into(in, rewards_);
   take_into(in, overs_);
 }

@@ -15,11 +15,11 @@ namespace farad::acer {
 class Replay {
  public:
   /// `misses_ends`: a defect that the audit plants, for which the last steps of episodes are never drawn.
-  Replay(int64_t capacity, int64_t observation_size, int64_t actions, bool misses_ends = false);
+  Replay(int64_t capacity, int64_t observation_size, int64_t actions, int64_t amounts = 0, bool misses_ends = false);
 
   /// `after`: what was observed after the step, also where the episode was over then.
-  void add(std::span<const float> observation, int64_t action, std::span<const float> behaviour, const Outcome& outcome,
-           std::span<const float> after);
+  void add(std::span<const float> observation, const Action& action, std::span<const float> behaviour,
+           const Outcome& outcome, std::span<const float> after);
 
   /// How many steps there are.
   int64_t size() const { return size_; }
@@ -37,17 +37,20 @@ class Replay {
   enum class Over : uint8_t { No, Terminated, Truncated };
 
   size_t slot(int64_t step) const { return static_cast<size_t>(step % capacity_); }
-  std::span<const float> row(const std::vector<float>& rows, int64_t step, int64_t width) const {
+  template <class Value>
+  std::span<const Value> row(const std::vector<Value>& rows, int64_t step, int64_t width) const {
     return {rows.data() + slot(step) * static_cast<size_t>(width), static_cast<size_t>(width)};
   }
-  void put(std::span<const float> values, std::vector<float>& rows, int64_t width) const;
+  template <class Value>
+  void put(std::span<const Value> values, std::vector<Value>& rows, int64_t width) const;
 
-  const int64_t capacity_, observation_size_, actions_;
+  const int64_t capacity_, observation_size_, amounts_;
+  const int64_t behaviour_size_;
   const bool misses_ends_;
   int64_t added_ = 0, size_ = 0;
   std::vector<float> observations_, afters_, behaviours_;
   std::vector<int64_t> taken_;
-  std::vector<double> rewards_;
+  std::vector<double> taken_amounts_, rewards_;
   std::vector<Over> overs_;
 };
 

@@ -31,6 +31,10 @@ struct Rules {
   double largest_gradient = 10;  ///< a longer one is scaled down to that; 0: never
   Statistics statistics = Statistics::Probabilities;
   Defect defect = Defect::None;
+
+  // For amounts alone.
+  double deviation = 0.3;         ///< of the policy, which is Gaussian, in each amount; the largest amount is 1
+  int64_t advantage_samples = 5;  ///< n: actions that an estimate of Q takes the mean of A over
 };
 
 }  // namespace farad::acer

@@ -61,6 +61,10 @@ void check(const Settings& settings) {
   require(rules.discount > 0 && rules.discount <= 1, "a discount is more than 0 and at most 1");
   require(rules.truncation >= 1, "importance weights cut below 1 leave nothing on-policy as it is");
   require(rules.trust > 0, "a trust region needs a size; --no-trust-region does without");
+  require(rules.deviation > 0, "a policy of amounts needs a deviation, or it would try nothing");
+  require(rules.advantage_samples > 0 && rules.advantage_samples <= 1000,
+          "advantages are measured against 1 to 1000 others; see --advantage-samples");
+  require(settings.reward_scale > 0, "rewards that are scaled by less than 0 or by 0 teach something else");
   require(settings.averaging > 0 && settings.averaging < 1, "an average keeps more than 0 and less than 1 of itself");
 }
 
@@ -79,6 +83,8 @@ std::string to_json(const Settings& s) {
       {"statistics", s.rules.statistics == Statistics::Probabilities ? "probabilities" : "logits"},
       {"entropy", s.rules.entropy},
       {"critic", s.rules.critic},
+      {"deviation", s.rules.deviation},
+      {"advantage_samples", s.rules.advantage_samples},
       {"largest_gradient", s.rules.largest_gradient},
       {"window", s.window},
       {"replay_ratio", s.replay_ratio},
@@ -87,6 +93,7 @@ std::string to_json(const Settings& s) {
       {"replay_start", s.replay_start},
       {"optimizer", s.optimizer == Optimizer::RMSprop ? "rmsprop" : "adam"},
       {"learning_rate", s.learning_rate},
+      {"reward_scale", s.reward_scale},
       {"averaging", s.averaging},
       {"evaluate_every", s.evaluate_every},
       {"evaluation_episodes", s.evaluation_episodes},

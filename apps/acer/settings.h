@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "acer/environments/environment.h"
 #include "acer/network.h"
 #include "acer/rules.h"
 
@@ -40,6 +41,7 @@ struct Settings {
   int64_t replay_start = 1'000;      ///< steps of all workers together, before which nothing is replayed
   Optimizer optimizer = Optimizer::RMSprop;
   double learning_rate = 7e-4;
+  double reward_scale = 1;  ///< what is learned from is so many times the reward; what is reported is not
   double averaging = 0.99;  ///< of the average policy: how much of it stays at each update
 
   int64_t evaluate_every = 5'000;  ///< steps; 0: only at the end
@@ -51,7 +53,7 @@ struct Settings {
 
   int64_t capacity_of_worker() const { return std::max<int64_t>(replay_capacity / workers, 1); }
   int64_t start_of_worker() const { return std::max<int64_t>(replay_start / workers, 1); }
-  NetworkShape shape(int64_t observation_size, int64_t actions) const { return {observation_size, hidden, actions}; }
+  NetworkShape shape(const Spec& spec) const { return {spec.observation_size, hidden, spec.actions, spec.amounts}; }
 };
 
 /// Throws Error if some of it makes no sense, or not together.

@@ -3,13 +3,14 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/rmsprop.h>
 
+#include "acer/agent.h"
 #include "acer/board.h"
 #include "acer/stream.h"
 
 namespace farad::acer {
 namespace {
 
-shared::Model create(const std::string& name, Network& network, const Settings& settings) {
+shared::Model create(const std::string& name, torch::nn::Module& network, const Settings& settings) {
   shared::Options options;
   options.policy = settings.policy;
   options.moving_average = settings.averaging;
@@ -23,20 +24,20 @@ shared::Model create(const std::string& name, Network& network, const Settings& 
 }  // namespace
 
 SharedModel::SharedModel(const std::string& name, const NetworkShape& shape, const Settings& settings)
-    : network(shape, random_of(settings, Stream::Network)), model(create(name, network, settings)) {}
+    : network(make_network(shape, random_of(settings, Stream::Network))), model(create(name, *network, settings)) {}
 
-std::vector<at::Tensor> gradients_of(const NetworkImpl& network) {
+std::vector<at::Tensor> gradients_of(const torch::nn::Module& network) {
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : network.parameters()) gradients.push_back(parameter.grad());
   return gradients;
 }
 
-void SharedParameters::pull(NetworkImpl& network, NetworkImpl& average) {
+void SharedParameters::pull(torch::nn::Module& network, torch::nn::Module& average) {
   average_read_ = model_.pull_average(average);
   model_.pull(network);  // Last: this is the version that the gradients are of.
 }
 
-shared::Update SharedParameters::step(const NetworkImpl& network, int64_t samples) {
+shared::Update SharedParameters::step(const torch::nn::Module& network, int64_t samples) {
   const auto update = step_with_others(gradients_of(network), static_cast<double>(samples));
   if (log_) {
     put(*log_, Scheduled{update.version_read, average_read_, update.version});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <ostream>
 #include <string>
 
@@ -13,7 +14,7 @@ namespace farad::acer {
 struct SharedModel {
   SharedModel(const std::string& name, const NetworkShape& shape, const Settings& settings);
 
-  Network network;  ///< bound to the segment
+  std::shared_ptr<torch::nn::Module> network;  ///< bound to the segment
   shared::Model model;
 };
 
@@ -23,7 +24,7 @@ struct Scheduled {
 };
 
 /// The gradients of a network's parameters, in their order.
-std::vector<at::Tensor> gradients_of(const NetworkImpl& network);
+std::vector<at::Tensor> gradients_of(const torch::nn::Module& network);
 
 /// That as an actor-learner sees it.
 class SharedParameters final : public Parameters {
@@ -31,8 +32,8 @@ class SharedParameters final : public Parameters {
   /// Each update is written to the log, if there is one, as soon as it was made.
   explicit SharedParameters(shared::Model& model, std::ostream* log = nullptr) : model_(model), log_(log) {}
 
-  void pull(NetworkImpl& network, NetworkImpl& average) override;
-  shared::Update step(const NetworkImpl& network, int64_t samples) override;
+  void pull(torch::nn::Module& network, torch::nn::Module& average) override;
+  shared::Update step(const torch::nn::Module& network, int64_t samples) override;
 
  private:
   shared::Update step_with_others(const std::vector<at::Tensor>& gradients, double samples);

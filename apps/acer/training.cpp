@@ -49,7 +49,7 @@ void write_text(const std::string& path, const std::string& text) {
   if (!out.flush()) throw Error("[acer] cannot write " + path);
 }
 
-size_t bytes_of(const NetworkImpl& network) {
+size_t bytes_of(const torch::nn::Module& network) {
   size_t bytes = 0;
   for (const auto& parameter : network.parameters()) bytes += parameter.nbytes();
   return bytes;
@@ -112,8 +112,7 @@ class Coordinator {
       : settings_(settings),
         board_(board),
         spec_(make_environment(settings.environment)->spec()),
-        shared_("farad-acer-" + std::to_string(::getpid()), settings.shape(spec_.observation_size, spec_.actions),
-                settings),
+        shared_("farad-acer-" + std::to_string(::getpid()), settings.shape(spec_), settings),
         metrics_(board, settings.workers, settings.capacity_of_worker() * settings.workers, bytes_of(*shared_.network)),
         rows_(settings.out + "/metrics.csv", settings.resume),
         rates_(settings.out + "/workers.csv", settings.resume),
@@ -378,10 +377,6 @@ class Coordinator {
 
 Result train(const Settings& settings, Board& board) {
   check(settings);
-  if (make_environment(settings.environment)->spec().actions == 0) {
-    throw Error("[acer] " + settings.environment +
-                " is acted in by amounts; only environments with actions to choose " + "from can be learned");
-  }
   fs::create_directories(settings.out);
   write_config(settings);
   return Coordinator(settings, board).run();

@@ -146,6 +146,7 @@ Pendulum::Pendulum()
                    .amounts = 1,
                    .amount_limit = most_torque,
                    .time_limit = 200,
+                   .reward_scale = 0.1,
                    .solved = -200}) {}
 
 void Pendulum::begin(Random& random) {

@@ -19,6 +19,7 @@ struct Spec {
   int64_t amounts = 0;             ///< of how many numbers an action is made then
   double amount_limit = 0;         ///< they are cut to -limit .. limit
   int64_t time_limit = 0;          ///< an episode is cut off after so many steps; 0: never
+  double reward_scale = 1;         ///< what brings the rewards of a few dozen steps close to 1, to learn from
   std::optional<double> solved{};  ///< the mean return at which it counts as solved
 };
 

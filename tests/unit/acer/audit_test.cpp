@@ -8,17 +8,19 @@ namespace {
 
 using testing::HasSubstr;
 
-Run audit(std::vector<std::string> options) {
+Run audit(std::vector<std::string> options, const char* environment = "Catch") {
   options.insert(options.begin(), {FARAD_COMMAND, "audit", "--rounds", "10"});
-  options.insert(options.end(), {"--", FARAD_ACER, "--env", "Catch", "--hidden", "16"});
+  options.insert(options.end(), {"--", FARAD_ACER, "--env", environment, "--hidden", "16"});
   return run(std::move(options));
 }
 
 TEST(Audit, FindsAcerCorrect) {
-  for (const char* type : {"f64", "f32"}) {
-    const auto done = audit({"--dtype", type});
-    EXPECT_EQ(done.code, 0) << done.said;
-    EXPECT_THAT(done.said, HasSubstr("STALE-CORRECT"));
+  for (const char* environment : {"Catch", "Pendulum-v1"}) {
+    for (const char* type : {"f64", "f32"}) {
+      const auto done = audit({"--dtype", type}, environment);
+      EXPECT_EQ(done.code, 0) << done.said;
+      EXPECT_THAT(done.said, HasSubstr("STALE-CORRECT"));
+    }
   }
 }
 
@@ -26,6 +28,15 @@ TEST(Audit, FindsTheDefectsThatImplementationsOfAcerHave) {
   for (const char* fault : {"kl-sign", "denominator-g2", "bias-attached", "q-taken-only", "done-as-truncation",
                             "terminal-never-sampled", "live-rollout", "stale-average", "accumulate"}) {
     const auto done = audit({"--inject", fault});
+    EXPECT_EQ(done.code, 1) << done.said;
+    EXPECT_THAT(done.said, HasSubstr("has to find: found")) << fault;
+  }
+}
+
+TEST(Audit, FindsThemWhereActionsAreAmounts) {
+  for (const char* fault :
+       {"kl-sign", "denominator-g2", "bias-attached", "q-taken-only", "done-as-truncation", "live-rollout"}) {
+    const auto done = audit({"--inject", fault}, "Pendulum-v1");
     EXPECT_EQ(done.code, 1) << done.said;
     EXPECT_THAT(done.said, HasSubstr("has to find: found")) << fault;
   }

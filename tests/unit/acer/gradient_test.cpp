@@ -75,7 +75,7 @@ struct Case {
           sum += mu;
         }
         for (float& mu : behaviour) mu /= sum;
-        batch.add_step(seen, random.below(4), random.normal(), behaviour);
+        batch.add_step(seen, {random.below(4)}, random.normal(), behaviour);
       }
       batch.end_window(length % 2 == 0 ? Ending::Terminated : Ending::Cut, observed());
     }
@@ -296,7 +296,7 @@ TEST(Gradient, ABatchTwiceIsTheSameGradient) {
     for (int64_t i = window.begin; i < window.begin + window.length; ++i) {
       const auto at = static_cast<size_t>(i);
       const std::vector<float> mu(batch.behaviour(i).begin(), batch.behaviour(i).end());
-      twice.batch.add_step({batch.observations().data() + i * 5, 5}, batch.taken()[at], batch.rewards()[at], mu);
+      twice.batch.add_step({batch.observations().data() + i * 5, 5}, {batch.taken()[at]}, batch.rewards()[at], mu);
     }
     twice.batch.end_window(window.ending, {batch.afters().data() + w * 5, 5});
   }

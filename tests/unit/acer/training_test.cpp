@@ -11,7 +11,9 @@
 #include <sstream>
 
 #include "acer/actor_learner.h"
+#include "acer/environments/registry.h"
 #include "acer/faulty_parameters.h"
+#include "acer/network.h"
 #include "acer/replay.h"
 #include "program.h"
 #include "temporary_directory.h"
@@ -30,7 +32,7 @@ Replay numbered(int64_t capacity, int64_t steps, int64_t length) {
   for (int64_t i = 0; i < steps; ++i) {
     const bool over = (i + 1) % length == 0, terminated = over && (i / length) % 2 == 0;
     const float seen = static_cast<float>(i), after = seen + 0.5f;
-    replay.add({&seen, 1}, i % 2, std::vector<float>{0.25f, 0.75f},
+    replay.add({&seen, 1}, {i % 2}, std::vector<float>{0.25f, 0.75f},
                {.reward = static_cast<double>(i), .terminated = terminated, .truncated = over && !terminated},
                {&after, 1});
   }
@@ -87,9 +89,10 @@ TEST(Replay, BeginsAtEveryStepEquallyOftenTheLastOfEpisodesIncluded) {
 /// Plain SGD in this process.
 class LocalParameters final : public Parameters {
  public:
-  explicit LocalParameters(const NetworkShape& shape) : network_(shape, Random(5)) {}
+  explicit LocalParameters(const Settings& settings)
+      : network_(make_network(settings.shape(make_environment(settings.environment)->spec()), Random(5))) {}
 
-  void pull(NetworkImpl& network, NetworkImpl& average) override {
+  void pull(torch::nn::Module& network, torch::nn::Module& average) override {
     const c10::NoGradGuard no_grad;
     const auto values = network_->parameters();
     for (auto* to : {&network, &average}) {
@@ -97,7 +100,7 @@ class LocalParameters final : public Parameters {
       for (size_t i = 0; i < values.size(); ++i) there[i].copy_(values[i]);
     }
   }
-  shared::Update step(const NetworkImpl& network, int64_t) override {
+  shared::Update step(const torch::nn::Module& network, int64_t) override {
     const c10::NoGradGuard no_grad;
     const auto values = network_->parameters(), by = network.parameters();
     for (size_t i = 0; i < values.size(); ++i) values[i].sub_(by[i].grad(), 0.01);
@@ -117,7 +120,7 @@ class LocalParameters final : public Parameters {
   }
 
  private:
-  Network network_;
+  std::shared_ptr<torch::nn::Module> network_;
   uint64_t version_ = 0;
 };
 
@@ -132,7 +135,7 @@ Settings small() {
 
 TEST(ActorLearner, IsOnPolicyWhereItSaysSoAndReplaysAsOftenAsItShould) {
   const auto settings = small();
-  LocalParameters parameters(settings.shape(4, 2));
+  LocalParameters parameters(settings);
   const auto tally = std::make_unique<Tally>();
   auto no_replay = settings;
   no_replay.replay_ratio = 0;
@@ -156,12 +159,12 @@ TEST(ActorLearner, IsOnPolicyWhereItSaysSoAndReplaysAsOftenAsItShould) {
 TEST(ActorLearner, GoesOnFromWhatItSavedToTheBit) {
   const auto settings = small();
   const auto tally = std::make_unique<Tally>();
-  LocalParameters parameters(settings.shape(4, 2));
+  LocalParameters parameters(settings);
   ActorLearner learner(settings, parameters, *tally, 0, 0);
   for (int i = 0; i < 40; ++i) learner.turn();
   std::stringstream saved;
   learner.save(saved);
-  LocalParameters copy(settings.shape(4, 2));
+  LocalParameters copy(settings);
   copy.become(parameters);
   ActorLearner resumed(settings, copy, *tally, 0, 0);
   resumed.load(saved);
@@ -181,12 +184,12 @@ struct Seen {
 Seen seen_with(Fault fault, double largest_gradient) {
   class Counting final : public Parameters {
    public:
-    void pull(NetworkImpl&, NetworkImpl& average) override {
+    void pull(torch::nn::Module&, torch::nn::Module& average) override {
       const c10::NoGradGuard no_grad;
       ++pulls_;
       for (const auto& parameter : average.parameters()) parameter.fill_(pulls_);
     }
-    shared::Update step(const NetworkImpl& network, int64_t) override {
+    shared::Update step(const torch::nn::Module& network, int64_t) override {
       gradients.push_back(network.parameters().front().grad().max().item<double>());
       return {};
     }
@@ -200,7 +203,7 @@ Seen seen_with(Fault fault, double largest_gradient) {
   settings.rules.largest_gradient = largest_gradient;
   Counting sound;
   FaultyParameters parameters(sound, settings);
-  Network network(settings.shape(1, 1), Random(1)), average(settings.shape(1, 1), Random(1));
+  Network network(NetworkShape{1, {4}, 1}, Random(1)), average(NetworkShape{1, {4}, 1}, Random(1));
   Seen seen;
   for (int i = 1; i <= 3; ++i) {
     parameters.pull(*network, *average);
@@ -266,6 +269,16 @@ TEST(Acer, GetsBetterAtCartPole) {
     EXPECT_TRUE(std::filesystem::exists(directory.file(name))) << name;
 }
 
+TEST(Acer, LearnsToSwingAPendulumUp) {
+  TemporaryDirectory directory;
+  const auto done = farad::acer::run(acer(
+      {"--env", "Pendulum-v1", "--workers", "2", "--steps", "36000", "--evaluate-every", "6000"}, directory.path()));
+  ASSERT_EQ(done.code, 0) << done.said;
+  const auto greedy = column(directory.file("evaluations.csv"), "greedy_mean");
+  EXPECT_LT(greedy.front(), -900);  // About what comes of no skill at all; held up all the time would be 0.
+  EXPECT_GT(*std::max_element(greedy.begin(), greedy.end()), -700);
+}
+
 TEST(Acer, AWorkerThatIsKilledIsReplacedAndCtrlCEndsItInGoodOrder) {
   TemporaryDirectory directory;
   Program program(acer({"--workers", "2", "--steps", "100000000", "--report-every", "500"}, directory.path()));
@@ -291,7 +304,7 @@ TEST(Acer, SaysWhatIsWrongWithItsOptions) {
     return done.said;
   };
   EXPECT_THAT(complaint({"--env", "Pong"}), HasSubstr("there is no environment \"Pong\""));
-  EXPECT_THAT(complaint({"--env", "Pendulum-v1"}), HasSubstr("acted in by amounts"));
+  EXPECT_THAT(complaint({"--env", "Pendulum-v1", "--deviation", "0"}), HasSubstr("needs a deviation"));
   EXPECT_THAT(complaint({"--policy", "free"}), HasSubstr("there are locked, hogwild"));
   EXPECT_THAT(complaint({"--replay-start", "60000"}), HasSubstr("replay would never start"));
   EXPECT_THAT(complaint({"--workers", "0"}), HasSubstr("--workers"));

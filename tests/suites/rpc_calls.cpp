@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "suites/rpc_suite.h"
 #include "suites/rpc_twins.h"
@@ -35,7 +34,7 @@ std::string join_all(std::string value, const std::string& constant, std::string
   return value + constant + moved;
 }
 
-TEST_P(RpcSuite, FreeFunctionsStaticMembersAndLambdasCanBeCalled) {
+RPC_TEST(FreeFunctionsStaticMembersAndLambdasCanBeCalled) {
   Group group = start(2);
 
   EXPECT_EQ(group[0].rpc_sync<add>("worker1", 2, 3), 5);
@@ -45,7 +44,7 @@ TEST_P(RpcSuite, FreeFunctionsStaticMembersAndLambdasCanBeCalled) {
   EXPECT_EQ(group[0].rpc_sync<[](int64_t x) noexcept { return -x; }>("worker1", 12), -12);
 }
 
-TEST_P(RpcSuite, FunctionsRunWhereTheyAreCalled) {
+RPC_TEST(FunctionsRunWhereTheyAreCalled) {
   Group group = start(3);
 
   EXPECT_EQ(group[0].rpc_sync<rank_here>("worker2"), 2);
@@ -55,7 +54,7 @@ TEST_P(RpcSuite, FunctionsRunWhereTheyAreCalled) {
   EXPECT_EQ(group[1].rpc_sync<rank_here>(group[1].self()), 1);
 }
 
-TEST_P(RpcSuite, UnknownPeersAreNamed) {
+RPC_TEST(UnknownPeersAreNamed) {
   Group group = start(2);
 
   EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync<rank_here>("worker7"); }),
@@ -65,7 +64,7 @@ TEST_P(RpcSuite, UnknownPeersAreNamed) {
   EXPECT_THROW(group[0].find("worker7"), Error);
 }
 
-TEST_P(RpcSuite, FunctionsOfTheSamePrintedNameStayDistinct) {
+RPC_TEST(FunctionsOfTheSamePrintedNameStayDistinct) {
   Group group = start(2);
 
   EXPECT_EQ(group[0].rpc_sync<twin>("worker1"), "this one");
@@ -76,7 +75,7 @@ TEST_P(RpcSuite, FunctionsOfTheSamePrintedNameStayDistinct) {
   EXPECT_EQ(group[0].rpc_sync<[](int64_t) { return 2; }>(1, 0), 2);
 }
 
-TEST_P(RpcSuite, ArgumentsBecomeWhatTheFunctionTakes) {
+RPC_TEST(ArgumentsBecomeWhatTheFunctionTakes) {
   Group group = start(2);
   const char* name = "you";
   const std::string constant = "you";
@@ -88,7 +87,7 @@ TEST_P(RpcSuite, ArgumentsBecomeWhatTheFunctionTakes) {
   EXPECT_EQ(group[0].rpc_sync<[](double x) { return x; }>("worker1", 12), 12.0);
 }
 
-TEST_P(RpcSuite, ParametersAreValuesConstantReferencesOrRvalues) {
+RPC_TEST(ParametersAreValuesConstantReferencesOrRvalues) {
   Group group = start(2);
   std::string mine = "a";
 
@@ -96,7 +95,7 @@ TEST_P(RpcSuite, ParametersAreValuesConstantReferencesOrRvalues) {
   EXPECT_EQ(mine, "a") << "an argument is a copy unless it was moved";
 }
 
-TEST_P(RpcSuite, NothingIsAlsoAResult) {
+RPC_TEST(NothingIsAlsoAResult) {
   static std::atomic<int> runs;
   runs = 0;
   Group group = start(2);
@@ -107,7 +106,7 @@ TEST_P(RpcSuite, NothingIsAlsoAResult) {
   EXPECT_EQ(runs, 2);
 }
 
-TEST_P(RpcSuite, AsynchronousCallsOverlap) {
+RPC_TEST(AsynchronousCallsOverlap) {
   static Door* door;
   Door here;
   door = &here;
@@ -127,7 +126,7 @@ TEST_P(RpcSuite, AsynchronousCallsOverlap) {
   EXPECT_EQ(when_all(replies).wait(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
-TEST_P(RpcSuite, FutureOfACallCanBeWaitedForAsOftenAsLiked) {
+RPC_TEST(FutureOfACallCanBeWaitedForAsOftenAsLiked) {
   Group group = start(2);
   auto reply = group[0].rpc_async<greet>("worker1", "you");
   auto copy = reply;
@@ -139,7 +138,7 @@ TEST_P(RpcSuite, FutureOfACallCanBeWaitedForAsOftenAsLiked) {
   EXPECT_TRUE(reply.wait_for(0s));
 }
 
-TEST_P(RpcSuite, ContinuationsMayCallAndFindTheirWorker) {
+RPC_TEST(ContinuationsMayCallAndFindTheirWorker) {
   Group group = start(3);
 
   const auto reply = group[0].rpc_async<rank_here>("worker1").then([](int first) {
@@ -150,7 +149,7 @@ TEST_P(RpcSuite, ContinuationsMayCallAndFindTheirWorker) {
   EXPECT_EQ(reply.wait(), 11);
 }
 
-TEST_P(RpcSuite, WorkersCallThemselves) {
+RPC_TEST(WorkersCallThemselves) {
   Group group = start(2, {.threads = 1});
 
   EXPECT_EQ(group[1].rpc_sync<rank_here>("worker1"), 1);
@@ -162,7 +161,7 @@ int64_t ping_pong(int64_t depth) {
   return depth == 0 ? 0 : 1 + worker.rpc_sync<ping_pong>((worker.rank() + 1) % worker.size(), depth - 1);
 }
 
-TEST_P(RpcSuite, CallsNestAThousandDeepWithOneThreadEach) {
+RPC_TEST(CallsNestAThousandDeepWithOneThreadEach) {
   Group group = start(2, {.threads = 1});
 
   EXPECT_EQ(group[0].rpc_sync<ping_pong>("worker1", 1000), 1000);
@@ -173,13 +172,13 @@ int64_t call_self(int64_t depth) {
   return depth == 0 ? 0 : 1 + worker.rpc_sync<call_self>(worker.rank(), depth - 1);
 }
 
-TEST_P(RpcSuite, SelfCallsNestWithOneThread) {
+RPC_TEST(SelfCallsNestWithOneThread) {
   Group group = start(1, {.threads = 1});
 
   EXPECT_EQ(group[0].rpc_sync<call_self>(0, 100), 100);
 }
 
-TEST_P(RpcSuite, AllToAllFromThirtyTwoWorkersAtOnce) {
+RPC_TEST(AllToAllFromThirtyTwoWorkersAtOnce) {
   Group group = start(32, {.threads = 1});
   std::atomic<int> right{0};
 
@@ -200,7 +199,7 @@ Future<int64_t> plus_one_later(int64_t x) {
   return later->opened().then([x] { return x + 1; });
 }
 
-TEST_P(RpcSuite, NoThreadWaitsForAFutureThatAFunctionReturns) {
+RPC_TEST(NoThreadWaitsForAFutureThatAFunctionReturns) {
   Door here;
   later = &here;
   Group group = start(2, {.threads = 1});
@@ -216,14 +215,14 @@ TEST_P(RpcSuite, NoThreadWaitsForAFutureThatAFunctionReturns) {
 
 Future<int64_t> forward_add(int64_t a, int64_t b) { return Worker::current().rpc_async<add>("worker2", a, b); }
 
-TEST_P(RpcSuite, FutureOfAnotherCallCanBeReturned) {
+RPC_TEST(FutureOfAnotherCallCanBeReturned) {
   Group group = start(3, {.threads = 1});
 
   EXPECT_EQ(group[0].rpc_sync<forward_add>("worker1", 20, 22), 42);
   EXPECT_EQ(group[0].rpc_async<[] { return Worker::current().rpc_async<rank_here>(2); }>(1).wait(), 2);
 }
 
-TEST_P(RpcSuite, FutureOfNothingCanBeReturned) {
+RPC_TEST(FutureOfNothingCanBeReturned) {
   Door here;
   later = &here;
   Group group = start(2, {.threads = 1});
@@ -238,7 +237,7 @@ TEST_P(RpcSuite, FutureOfNothingCanBeReturned) {
 
 // --- One way ---
 
-TEST_P(RpcSuite, SendRunsTheFunctionAndHearsNothingOfIt) {
+RPC_TEST(SendRunsTheFunctionAndHearsNothingOfIt) {
   static std::atomic<int64_t> sum;
   sum = 0;
   Group group = start(2);
@@ -259,7 +258,7 @@ int64_t hold(int64_t x) {
   return x;
 }
 
-TEST_P(RpcSuite, CallWithoutReplyInTimeFailsAndNamesFunctionAndPeer) {
+RPC_TEST(CallWithoutReplyInTimeFailsAndNamesFunctionAndPeer) {
   Door here;
   held = &here;
   Group group = start(2);
@@ -279,7 +278,7 @@ TEST_P(RpcSuite, CallWithoutReplyInTimeFailsAndNamesFunctionAndPeer) {
   EXPECT_EQ(group[0].rpc_sync<add>("worker1", 1, 2), 3);
 }
 
-TEST_P(RpcSuite, EveryOneOfManyCallsEndsInItsTime) {
+RPC_TEST(EveryOneOfManyCallsEndsInItsTime) {
   Door here;
   held = &here;
   Group group = start(2);
@@ -295,7 +294,7 @@ TEST_P(RpcSuite, EveryOneOfManyCallsEndsInItsTime) {
   here.open();
 }
 
-TEST_P(RpcSuite, WorkersTimeoutHoldsForCallsThatSetNone) {
+RPC_TEST(WorkersTimeoutHoldsForCallsThatSetNone) {
   Door here;
   held = &here;
   Group group = start(2, {.rpc_timeout = 30ms});
@@ -316,7 +315,7 @@ void run_until_cancelled() {
   if (eventually(cancelled)) ++gave_up;
 }
 
-TEST_P(RpcSuite, CancellingReachesTheFunction) {
+RPC_TEST(CancellingReachesTheFunction) {
   Door here;
   held = &here;
   here.open();
@@ -332,7 +331,7 @@ TEST_P(RpcSuite, CancellingReachesTheFunction) {
   EXPECT_EQ(group[0].rpc_sync<rank_here>("worker1"), 1);
 }
 
-TEST_P(RpcSuite, TimeoutReachesTheFunction) {
+RPC_TEST(TimeoutReachesTheFunction) {
   Door here;
   held = &here;
   here.open();
@@ -354,7 +353,7 @@ TEST_P(RpcSuite, TimeoutReachesTheFunction) {
   EXPECT_TRUE(eventually([] { return gave_up >= 2; }));
 }
 
-TEST_P(RpcSuite, LossOfTheCallerReachesTheFunction) {
+RPC_TEST(LossOfTheCallerReachesTheFunction) {
   Door here;
   held = &here;
   here.open();
@@ -369,11 +368,11 @@ TEST_P(RpcSuite, LossOfTheCallerReachesTheFunction) {
   EXPECT_THROW(reply.wait(), Closed);
 }
 
-TEST_P(RpcSuite, NobodyIsCancelledOutsideOfRemoteFunctions) { EXPECT_FALSE(cancelled()); }
+RPC_TEST(NobodyIsCancelledOutsideOfRemoteFunctions) { EXPECT_FALSE(cancelled()); }
 
 // --- Whose thread is it ---
 
-TEST_P(RpcSuite, CurrentWorkerIsThatOfTheFunctionThatRuns) {
+RPC_TEST(CurrentWorkerIsThatOfTheFunctionThatRuns) {
   EXPECT_THROW(Worker::current(), c10::Error);
   Group group = start(2);
 
@@ -383,7 +382,7 @@ TEST_P(RpcSuite, CurrentWorkerIsThatOfTheFunctionThatRuns) {
   EXPECT_THROW(Worker::current(), c10::Error);
 }
 
-TEST_P(RpcSuite, MovedWorkerKeepsItsFuturesAndItsPeers) {
+RPC_TEST(MovedWorkerKeepsItsFuturesAndItsPeers) {
   Door here;
   held = &here;
   Group group = start(2);
@@ -398,7 +397,7 @@ TEST_P(RpcSuite, MovedWorkerKeepsItsFuturesAndItsPeers) {
   EXPECT_EQ(again.rpc_sync<add>("worker1", 1, 2), 3);
   EXPECT_EQ(caller.rpc_sync<add>("worker1", 1, 2), 3);
   EXPECT_EQ(group[1].rpc_sync<rank_here>("worker0"), 0);
-  std::thread other([&] { group.each([](Worker& worker) { worker.close(); }); });
+  Thread other([&] { group.each([](Worker& worker) { worker.close(); }); });
   again.close();
   other.join();
 }

@@ -21,7 +21,7 @@ int64_t hold(int64_t x) {
 }
 int64_t number() { return 7; }
 
-TEST_P(RpcSuite, CallsInFlightAreListedAtBothEnds) {
+RPC_TEST(CallsInFlightAreListedAtBothEnds) {
   Door here;
   held = &here;
   Group group = start(2);
@@ -46,7 +46,7 @@ TEST_P(RpcSuite, CallsInFlightAreListedAtBothEnds) {
   EXPECT_TRUE(eventually([&] { return group[0].debug().empty() && group[1].debug().empty(); }));
 }
 
-TEST_P(RpcSuite, ReferencesAreListedWithWhereTheyCameFrom) {
+RPC_TEST(ReferencesAreListedWithWhereTheyCameFrom) {
   Group group = start(2);
   auto there = group[0].remote<number>("worker1");
   auto here = RRef<int64_t>::local(group[0], 3);
@@ -67,7 +67,7 @@ TEST_P(RpcSuite, ReferencesAreListedWithWhereTheyCameFrom) {
   EXPECT_TRUE(eventually([&] { return group[0].debug().empty() && group[1].debug().empty(); }));
 }
 
-TEST_P(RpcSuite, ReferenceThatIsHeldAtCloseIsReported) {
+RPC_TEST(ReferenceThatIsHeldAtCloseIsReported) {
   testing::internal::CaptureStderr();
   RRef<int64_t> forgotten;
   {

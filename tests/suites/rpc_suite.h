@@ -7,11 +7,27 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <semaphore>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/runtime.h"
+
 namespace farad::test {
+
+/// Time and threads of the running test, which takes both from here alone: on "sim" they are those of a simulated
+/// world.
+base::Runtime& runtime();
+
+/// A thread of runtime().
+class Thread {
+ public:
+  explicit Thread(std::function<void()> run) : thread_(runtime().start("test", std::move(run))) {}
+  void join() { thread_.reset(); }
+
+ private:
+  std::unique_ptr<base::Thread> thread_;
+};
 
 /// Workers of one group in this process, on one transport. What is left of them at the end is closed, together.
 class Group {
@@ -38,27 +54,40 @@ class Group {
 /// its variables; what needs a process of its own is tested in tests/process/rpc.
 class RpcSuite : public testing::TestWithParam<std::string> {
  protected:
+  /// Runs `test`; on "sim" for each of a few seeds, as the first thread of a world.
+  void play(const std::function<void()>& test);
   Group start(int size, WorkerOptions options = {}) { return Group(GetParam(), size, std::move(options)); }
 };
 
-/// Where remote functions wait until a test lets them go on.
+/// As TEST_P(RpcSuite, name), but what follows is a function, which a simulated thread can run.
+#define RPC_TEST(name)                   \
+  static void name();                    \
+  TEST_P(RpcSuite, name) { play(name); } \
+  static void name()
+
+/// For RPC_TEST: workers on the transport of the running test.
+inline Group start(int size, WorkerOptions options = {}) { return {RpcSuite::GetParam(), size, std::move(options)}; }
+
+/// Where remote functions wait until a test lets them go on. Any thread.
 class Door {
  public:
-  void open() const { open_.set_value(); }
+  void open();
   /// Returns once open. Says before that somebody came.
-  void pass() {
-    came_.release();
-    opened().wait();
-  }
+  void pass();
   Future<void> opened() const { return open_.future(); }
   /// True when that many have come.
   bool has_come(int count = 1);
   /// True if one more has come by now.
-  bool came() { return came_.try_acquire(); }
+  bool came() { return take(1); }
 
  private:
+  bool take(int count);
+
   Promise<void> open_;
-  std::counting_semaphore<> came_{0};
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<base::Parker>> inside_;  // Those who wait for it to open.
+  std::shared_ptr<base::Parker> watcher_;              // Who waits for somebody to come.
+  int came_ = 0;
 };
 
 /// True as soon as `done` is, false if it takes longer than anything here should.

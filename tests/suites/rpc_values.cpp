@@ -47,7 +47,7 @@ void travels(Worker& worker, const T& value) {
   EXPECT_EQ(worker.rpc_sync<echo<T>>("worker1", value), value);
 }
 
-TEST_P(RpcSuite, NumbersTextsAndEnumsTravel) {
+RPC_TEST(NumbersTextsAndEnumsTravel) {
   Group group = start(2);
 
   travels(group[0], true);
@@ -65,7 +65,7 @@ TEST_P(RpcSuite, NumbersTextsAndEnumsTravel) {
   travels(group[0], Colour::Blue);
 }
 
-TEST_P(RpcSuite, ContainersTravelToAnyDepth) {
+RPC_TEST(ContainersTravelToAnyDepth) {
   Group group = start(2);
 
   travels(group[0], std::vector<int64_t>{1, -2, 3});
@@ -83,14 +83,14 @@ TEST_P(RpcSuite, ContainersTravelToAnyDepth) {
                         {"a", {std::nullopt, std::tuple<int64_t, std::array<bool, 2>>{1, {true, false}}}}, {"b", {}}});
 }
 
-TEST_P(RpcSuite, StructsThatNameTheirFieldsTravel) {
+RPC_TEST(StructsThatNameTheirFieldsTravel) {
   Group group = start(2);
 
   travels(group[0], Outer{});
   travels(group[0], Outer{{"x", {1, 2}}, 0.5, {{"g", {{"y", {}}, {"z", {3}}}}}});
 }
 
-TEST_P(RpcSuite, ScalarsTravelWithTheirKind) {
+RPC_TEST(ScalarsTravelWithTheirKind) {
   Group group = start(2);
 
   const auto whole = group[0].rpc_sync<echo<c10::Scalar>>("worker1", c10::Scalar(int64_t{7}));
@@ -100,7 +100,7 @@ TEST_P(RpcSuite, ScalarsTravelWithTheirKind) {
   EXPECT_TRUE(group[0].rpc_sync<echo<c10::Scalar>>("worker1", true).isBoolean());
 }
 
-TEST_P(RpcSuite, TensorsTravelWithShapeTypeAndRequiresGrad) {
+RPC_TEST(TensorsTravelWithShapeTypeAndRequiresGrad) {
   Group group = start(2);
   const auto same = [&](const Tensor& sent) {
     const Tensor got = group[0].rpc_sync<echo<Tensor>>("worker1", sent);
@@ -127,7 +127,7 @@ TEST_P(RpcSuite, TensorsTravelWithShapeTypeAndRequiresGrad) {
   EXPECT_FALSE(group[0].rpc_sync<echo<Tensor>>("worker1", Tensor()).defined());
 }
 
-TEST_P(RpcSuite, TensorsTravelInContainersAndStructs) {
+RPC_TEST(TensorsTravelInContainersAndStructs) {
   Group group = start(2);
   const Tensor a = at::rand({3}), b = at::rand({2, 2}), c = at::eye(3).to_sparse();
 
@@ -143,7 +143,7 @@ TEST_P(RpcSuite, TensorsTravelInContainersAndStructs) {
   EXPECT_TRUE(named.at("y").empty());
 }
 
-TEST_P(RpcSuite, ViewDoesNotDragItsStorageAlong) {
+RPC_TEST(ViewDoesNotDragItsStorageAlong) {
   Group group = start(2);
   const Tensor large = at::rand({1000, 1000});
 
@@ -176,7 +176,7 @@ void share_nothing(Worker& worker, const Peer& to, const Tensor& sent) {
   EXPECT_EQ(worker.rpc_sync<first_kept>(to), 7);
 }
 
-TEST_P(RpcSuite, CallersAndCalleesShareNoStorage) {
+RPC_TEST(CallersAndCalleesShareNoStorage) {
   Group group = start(2);
 
   for (const int64_t size : {1, 1000, 1'000'000}) {
@@ -187,7 +187,7 @@ TEST_P(RpcSuite, CallersAndCalleesShareNoStorage) {
   share_nothing(group[0], "worker0", at::ones({4, 4}).t());
 }
 
-TEST_P(RpcSuite, ArgumentsOfOneCallShareNoStorageEither) {
+RPC_TEST(ArgumentsOfOneCallShareNoStorageEither) {
   Group group = start(2);
   const Tensor both = at::zeros({4});
 
@@ -201,7 +201,7 @@ TEST_P(RpcSuite, ArgumentsOfOneCallShareNoStorageEither) {
   }
 }
 
-TEST_P(RpcSuite, GraphStaysAtHome) {
+RPC_TEST(GraphStaysAtHome) {
   Group group = start(2);
   const Tensor leaf = at::rand({3}).requires_grad_();
 
@@ -211,7 +211,7 @@ TEST_P(RpcSuite, GraphStaysAtHome) {
   EXPECT_TRUE(got.is_leaf());
 }
 
-TEST_P(RpcSuite, LargeTensorsTravelBothWaysAtOnce) {
+RPC_TEST(LargeTensorsTravelBothWaysAtOnce) {
   Group group = start(2);
   const Tensor large = at::rand({8 << 20});
 

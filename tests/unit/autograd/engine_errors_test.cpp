@@ -1,3 +1,4 @@
+#include <farad/error.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/custom_function.h>

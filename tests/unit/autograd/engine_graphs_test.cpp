@@ -1,3 +1,4 @@
+#include <farad/error.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "engine_against_torch.h"

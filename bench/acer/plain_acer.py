@@ -2,14 +2,17 @@
 """ACER on CartPole-v1 as it is usually written: torch.multiprocessing, one shared model, a lock around the optimizer.
 
 The same rules and hyper-parameters as `farad acer`, with each part expressed in whole-tensor operations where that is
-natural in Python. Prints environment steps and updates per second.
+natural in Python. Prints, as JSON, how many steps and updates it made in how many seconds, and how well snapshots of the
+policy played.
 
-usage: plain_acer.py [--workers 2] [--steps 5000] [--seed 1]
+usage: plain_acer.py [--workers 2] [--steps 5000] [--seed 1] [--evaluate-every STEPS] [--until RETURN]
 """
 
 import argparse
+import json
 import math
 import random
+import resource
 import time
 
 import torch
@@ -18,6 +21,7 @@ import torch.multiprocessing as mp
 WINDOW, RATIO, WINDOWS, CAPACITY, START = 20, 4, 8, 50_000, 1_000
 DISCOUNT, C, DELTA, ALPHA, ENTROPY, CRITIC, CLIP = 0.99, 10.0, 1.0, 0.99, 1e-3, 0.5, 10.0
 RATE, DECAY, EPSILON = 7e-4, 0.99, 1e-5
+EPISODES = 20
 
 
 class CartPole:
@@ -90,7 +94,54 @@ def learn(network, average, windows):
     torch.nn.utils.clip_grad_norm_(network.parameters(), CLIP)
 
 
-def work(number, arguments, shared, average, squares, lock, steps, updates):
+def evaluate(policy, seed):
+    """The mean return of greedy episodes, all played at once. `policy` gives the probabilities of actions."""
+    rng = random.Random(-1 - seed)
+    playing = [CartPole() for _ in range(EPISODES)]
+    observations, total = [one.reset(rng) for one in playing], 0.0
+    while playing:
+        with torch.no_grad():
+            actions = policy(torch.tensor(observations)).argmax(1).tolist()
+        outcomes = [one.step(action) for one, action in zip(playing, actions)]
+        total += sum(reward for _, reward, _, _ in outcomes)
+        going_on = [i for i, (_, _, terminated, truncated) in enumerate(outcomes) if not (terminated or truncated)]
+        playing, observations = [playing[i] for i in going_on], [outcomes[i][0] for i in going_on]
+    return total / EPISODES
+
+
+def evaluate_on_the_way(arguments, steps, snapshot, running, stop):
+    """[steps, mean return] of a snapshot every so many steps. Asks for the end once the return is what is wanted."""
+    found, due = [], arguments.evaluate_every
+    while running():
+        time.sleep(0.02)
+        if due == 0 or steps.value < due:
+            continue
+        due = (steps.value // arguments.evaluate_every + 1) * arguments.evaluate_every
+        found.append([steps.value, evaluate(snapshot(), arguments.seed)])
+        if found[-1][1] >= arguments.until:
+            stop()
+            break
+    return found
+
+
+def arguments_of_a_training():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--evaluate-every", type=int, default=0)
+    parser.add_argument("--until", type=float, default=math.inf)
+    return parser.parse_args()
+
+
+def tell(steps, updates, seconds, evaluations):
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    told = {"torch": torch.__version__, "steps": steps, "updates": updates, "seconds": seconds}
+    told |= {"cpu seconds": used.ru_utime + used.ru_stime, "evaluations": evaluations}
+    print(json.dumps(told), flush=True)
+
+
+def work(number, arguments, shared, average, squares, lock, steps, updates, ended):
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed * 1000 + number)
     rng = random.Random(arguments.seed * 1000 + number)
@@ -110,7 +161,7 @@ def work(number, arguments, shared, average, squares, lock, steps, updates):
             local.load_state_dict(shared.state_dict())
             local_average.load_state_dict(average.state_dict())
 
-    while steps.value < arguments.steps:
+    while steps.value < arguments.steps and not ended.value:
         pull()
         if observation is None:
             observation = environment.reset(rng)
@@ -152,11 +203,7 @@ def work(number, arguments, shared, average, squares, lock, steps, updates):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = arguments_of_a_training()
     torch.manual_seed(arguments.seed)
     torch.set_num_threads(1)
     shared, average = Network(), Network()
@@ -164,19 +211,30 @@ def main():
     shared.share_memory()
     average.share_memory()
     squares = [torch.zeros_like(p).share_memory_() for p in shared.parameters()]
-    lock, steps, updates = mp.Lock(), mp.Value("q", 0, lock=False), mp.Value("q", 0, lock=False)
-    everything = (arguments, shared, average, squares, lock, steps, updates)
+    lock = mp.Lock()
+    steps, updates, ended = (mp.Value("q", 0, lock=False) for _ in range(3))
+    everything = (arguments, shared, average, squares, lock, steps, updates, ended)
+
+    def snapshot():
+        network = Network()
+        with lock:
+            network.load_state_dict(shared.state_dict())
+        return lambda states: network(states)[0]
+
+    def stop():
+        ended.value = 1
+
     start = time.time()
     workers = [mp.Process(target=work, args=(i, *everything)) for i in range(arguments.workers)]
     for worker in workers:
         worker.start()
+    running = lambda: any(worker.is_alive() for worker in workers)
+    evaluations = evaluate_on_the_way(arguments, steps, snapshot, running, stop)
     for worker in workers:
         worker.join()
-    seconds = time.time() - start
-    print(
-        f"torch {torch.__version__}, {arguments.workers} workers: {steps.value / seconds:.0f} steps/s, "
-        f"{updates.value / seconds:.0f} updates/s"
-    )
+    if any(worker.exitcode != 0 for worker in workers):
+        raise SystemExit("a worker failed")
+    tell(steps.value, updates.value, time.time() - start, evaluations)
 
 
 if __name__ == "__main__":

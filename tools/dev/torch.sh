@@ -35,6 +35,21 @@ find_torch() {
   torch_dir=$(torch_below /usr) || die "no libtorch in /usr: give TORCH_DIR or --torch VERSION"
 }
 
+# find_pfrl: sets pfrl_python, the interpreter of one of our virtual environments that has PFRL; puts it there if it is
+# missing, with all else left as it is. Fails if there is no environment, or if PyPI does not answer.
+find_pfrl() {
+  local environment
+  for environment in .venv-torch-*; do
+    [[ -f $environment/complete ]] || continue
+    pfrl_python=$environment/bin/python
+    "$pfrl_python" -c 'import pfrl' >/dev/null 2>&1 && return
+    say "PFRL into $environment"
+    # packaging is what it forgets to ask for.
+    "$pfrl_python" -m pip install pfrl packaging </dev/null && return
+  done
+  return 1
+}
+
 # make_torch_environment VERSION: sets torch_dir
 make_torch_environment() {
   local environment=.venv-torch-$1 python=/usr/bin/python3 package

@@ -41,6 +41,7 @@ verb_bench() {
   need bench
   configure "${preset:-bench}"
   build "bench_$name"
+  if [[ $name == acer ]] && find_pfrl; then set -- --pfrl "$pfrl_python" "$@"; fi
   say "bench $name"
   "$build_dir/bin/bench_$name" "$@"
 }

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace farad::bench {
+
+/// Prints the tables and what was to be reached; false if something was not. Draws the curves of the trainings in `out`
+/// with each fault, if there were any, and writes into the results what it has computed from them.
+bool report(nlohmann::json& results, const std::string& out, int seeds);
+
+}  // namespace farad::bench

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <new>
 
@@ -41,6 +42,7 @@ void Tally::add_episode(double sum_of_rewards, int64_t length) {
   const auto at = static_cast<size_t>(episodes.load()) % most_episodes;
   returns[at].store(sum_of_rewards);
   lengths[at].store(length);
+  ends[at].store(std::chrono::steady_clock::now().time_since_epoch().count());
   episodes.fetch_add(1);
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "acer/changes.h"
 #include "acer/findings.h"
 
 namespace farad::acer {
@@ -43,6 +44,7 @@ struct Tally {
   /// Of the last episodes; the n-th one at n % most_episodes.
   std::array<std::atomic<double>, most_episodes> returns{};
   std::array<std::atomic<int64_t>, most_episodes> lengths{};
+  std::array<std::atomic<int64_t>, most_episodes> ends{};  ///< when they were over, by a clock that all processes share
   std::atomic<int64_t> saved{0};  ///< the number of the last checkpoint that it has written its part of
 
   void add(Measure measure, double amount);
@@ -58,10 +60,12 @@ struct Board {
   /// Made by mmap, and there until the last process ends. Throws Error if there is no memory.
   static Board& create();
 
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false};       ///< all are to end in good order
+  std::atomic<bool> over{false};       ///< all workers have ended
   std::atomic<int64_t> steps{0};       ///< of all workers
   std::atomic<int64_t> checkpoint{0};  ///< workers wait while this is more than `resumed`, each with its part saved
   std::atomic<int64_t> resumed{0};
+  Changes changes;  ///< announced when one of the last two, or what a worker has saved, changes
   std::array<Tally, most_workers> tallies{};
 };
 

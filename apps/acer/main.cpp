@@ -51,7 +51,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--steps", s.steps, "Steps in the environment, of all workers together")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
-  app.add_option("--policy", arguments.policy, "How updates come together: locked, hogwild, allreduced")
+  app.add_option("--policy", arguments.policy,
+                 "How updates come together: locked, hogwild, allreduced, managed, averaged")
       ->capture_default_str();
   app.add_option("--seed", s.seed, "Decides everything but the order of updates")->capture_default_str();
   app.add_option("--out", s.out, "Directory for what it writes")->capture_default_str();

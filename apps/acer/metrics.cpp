@@ -57,9 +57,10 @@ void Metrics::collect_episodes(const Board& board) {
     next = std::max(next, now - static_cast<int64_t>(most_episodes));
     for (; next < now; ++next) {
       const auto at = static_cast<size_t>(next) % Tally::most_episodes;
-      episodes_.emplace_back(tally.returns[at].load(), tally.lengths[at].load());
+      episodes_.push_back({tally.ends[at].load(), tally.returns[at].load(), tally.lengths[at].load()});
     }
   }
+  std::sort(episodes_.begin(), episodes_.end(), [](const auto& a, const auto& b) { return a.end < b.end; });
   if (episodes_.size() > most_episodes)
     episodes_.erase(episodes_.begin(), episodes_.end() - static_cast<ptrdiff_t>(most_episodes));
 }
@@ -71,7 +72,7 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
   Measures sums{};
   Seen total, since;
   int64_t episodes = 0, replay_size = 0;
-  double largest_ratio = 0;
+  double largest_ratio = 0, made = 0;  // updates that workers have computed; several may be one of the model
   for (size_t w = 0; w < before_.size(); ++w) {
     auto& tally = board.tallies[w];
     const auto now = seen_of(tally);
@@ -81,6 +82,7 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
     total.steps += now.steps;
     total.off_policy += now.off_policy;
     since.steps += steps;
+    made += static_cast<double>(updates);
     before_[w] = now;
     episodes += tally.episodes.load();
     replay_size += tally.replay_size.load();
@@ -97,7 +99,7 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
 
   std::vector<double> returns;
   double lengths = 0;
-  for (const auto& [sum, length] : episodes_) returns.push_back(sum), lengths += static_cast<double>(length);
+  for (const auto& [end, sum, length] : episodes_) returns.push_back(sum), lengths += static_cast<double>(length);
   const auto count = static_cast<double>(returns.size());
   const auto sum_of = [&](Measure measure) { return sums[static_cast<size_t>(measure)]; };
   const double steps = sum_of(Measure::Steps);
@@ -120,8 +122,8 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
       {"correction_loss", mean(Measure::CorrectionLoss)},
       {"critic_loss", mean(Measure::CriticLoss)},
       {"entropy", mean(Measure::Entropy)},
-      {"gradient_norm", over(sum_of(Measure::GradientNorm), updates)},
-      {"clipped_norm", over(sum_of(Measure::ClippedNorm), updates)},
+      {"gradient_norm", over(sum_of(Measure::GradientNorm), made)},
+      {"clipped_norm", over(sum_of(Measure::ClippedNorm), made)},
       {"ratio_mean", mean(Measure::Ratio)},
       {"ratio_max", largest_ratio},
       {"ratio_above_1", mean(Measure::RatioAbove1)},
@@ -146,7 +148,9 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
 }
 
 CsvFile::CsvFile(const std::string& path, bool append)
-    : out_(path, append ? std::ios::app : std::ios::trunc), begun_(append && std::filesystem::file_size(path) > 0) {
+    : path_(path),
+      out_(path, append ? std::ios::app : std::ios::trunc),
+      begun_(append && std::filesystem::file_size(path) > 0) {
   if (!out_) throw Error("[acer] cannot write " + path);
 }
 
@@ -158,7 +162,7 @@ void CsvFile::write(const Row& row) {
   if (!begun_) line([](const auto& column) { return column.first; });
   begun_ = true;
   line([](const auto& column) { return text_of(column.second); });
-  out_.flush();
+  if (!out_.flush()) throw Error("[acer] cannot write " + path_);
 }
 
 }  // namespace farad::acer

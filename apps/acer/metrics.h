@@ -48,7 +48,12 @@ class Metrics {
   double seconds_before_ = 0;
   uint64_t version_before_ = 0;
   std::vector<int64_t> episodes_before_;
-  std::vector<std::pair<double, int64_t>> episodes_;  // returns and lengths, at most a hundred
+  struct Episode {
+    int64_t end = 0;
+    double sum_of_rewards = 0;
+    int64_t length = 0;
+  };
+  std::vector<Episode> episodes_;  // at most a hundred, the last of all workers
   std::optional<Evaluation> evaluation_;
   std::vector<Rate> rates_;
 };
@@ -58,9 +63,11 @@ class CsvFile {
  public:
   /// `append`: goes on with a file that there is.
   CsvFile(const std::string& path, bool append);
+  /// Throws Error if that fails.
   void write(const Row& row);
 
  private:
+  const std::string path_;
   std::ofstream out_;
   bool begun_;
 };

@@ -9,9 +9,10 @@
 namespace farad::acer {
 namespace {
 
-constexpr std::array policies{std::pair{shared::Policy::Locked, "locked"},
-                              std::pair{shared::Policy::Hogwild, "hogwild"},
-                              std::pair{shared::Policy::AllReduced, "allreduced"}};
+constexpr std::array policies{
+    std::pair{shared::Policy::Locked, "locked"}, std::pair{shared::Policy::Hogwild, "hogwild"},
+    std::pair{shared::Policy::AllReduced, "allreduced"}, std::pair{shared::Policy::Managed, "managed"},
+    std::pair{shared::Policy::Averaged, "averaged"}};
 constexpr std::array planted{std::pair{Fault::None, "none"}, std::pair{Fault::Accumulate, "accumulate"},
                              std::pair{Fault::FreezeFirst, "freeze-first"},
                              std::pair{Fault::StaleAverage, "stale-average"}};
@@ -48,18 +49,30 @@ std::string name_of(Fault fault) { return name_in(planted, fault); }
 void check(const Settings& settings) {
   const auto& rules = settings.rules;
   require(settings.window > 0 && settings.replay_windows > 0, "windows need steps, and updates windows");
+  require(settings.window * settings.replay_windows <= 1'000'000,
+          "an update from " + std::to_string(settings.replay_windows) + " windows of " +
+              std::to_string(settings.window) + " steps is more than one of a million steps");
+  require(settings.replay_ratio >= 0 && settings.replay_ratio <= 100, "a replay ratio is 0 to 100");
+  require(settings.replay_capacity > 0 && settings.replay_start >= 0, "a replay has room, and starts at some step");
+  for (const int64_t width : settings.hidden) require(width > 0 && width <= 65'536, "a layer is 1 to 65536 wide");
+  require(settings.learning_rate > 0 && settings.learning_rate < 1e3, "a learning rate is more than 0");
+  require(settings.evaluate_every >= 0 && settings.checkpoint_every >= 0, "nothing is done every less than 0 steps");
   require(settings.replay_ratio == 0 || settings.replay_start <= settings.replay_capacity,
           "replay would never start: it begins after " + std::to_string(settings.replay_start) +
               " steps and keeps only " + std::to_string(settings.replay_capacity));
   require(settings.replay_ratio == 0 || settings.replay_start < settings.steps,
           "replay would never start: it begins after " + std::to_string(settings.replay_start) +
               " steps, and there are only " + std::to_string(settings.steps) + "; see --replay-start");
-  require(settings.checkpoint_every == 0 || settings.policy != shared::Policy::AllReduced,
-          "workers that go in step cannot stop between two steps of others; --checkpoint-every is for other policies");
+  require(settings.checkpoint_every == 0 ||
+              (settings.policy != shared::Policy::AllReduced && settings.policy != shared::Policy::Averaged),
+          "workers that meet cannot stop while others wait for them; --checkpoint-every is for other policies");
   require(!settings.resume || settings.inject == Fault::None,
           "what a faulty training keeps by mistake is in no checkpoint; --inject cannot --resume");
   require(rules.discount > 0 && rules.discount <= 1, "a discount is more than 0 and at most 1");
   require(rules.truncation >= 1, "importance weights cut below 1 leave nothing on-policy as it is");
+  require(rules.entropy >= 0 && rules.entropy < 1e6 && rules.critic >= 0 && rules.critic < 1e6,
+          "weights of the entropy and of the critic are 0 or more");
+  require(rules.largest_gradient >= 0, "a gradient's length is at least 0");
   require(rules.trust > 0, "a trust region needs a size; --no-trust-region does without");
   require(rules.deviation > 0, "a policy of amounts needs a deviation, or it would try nothing");
   require(rules.advantage_samples > 0 && rules.advantage_samples <= 1000,

@@ -1,7 +1,10 @@
 #include "acer/shared_parameters.h"
 
+#include <c10/core/GradMode.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/rmsprop.h>
+
+#include <cmath>
 
 #include "acer/agent.h"
 #include "acer/board.h"
@@ -13,7 +16,11 @@ namespace {
 shared::Model create(const std::string& name, torch::nn::Module& network, const Settings& settings) {
   shared::Options options;
   options.policy = settings.policy;
-  options.moving_average = settings.averaging;
+  // As long as updates of others may take that this process waits for, or that are in their way.
+  options.patience = std::chrono::minutes(1);
+  // An average of copies stands for several updates of each.
+  const int updates = options.policy == shared::Policy::Averaged ? options.average_every : 1;
+  options.moving_average = std::pow(settings.averaging, updates);
   options.members = settings.workers;
   if (settings.optimizer == Optimizer::Adam)
     return shared::Model::create(name, network, torch::optim::AdamOptions(settings.learning_rate), options);
@@ -33,8 +40,15 @@ std::vector<at::Tensor> gradients_of(const torch::nn::Module& network) {
 }
 
 void SharedParameters::pull(torch::nn::Module& network, torch::nn::Module& average) {
-  average_read_ = model_.pull_average(average);
-  model_.pull(network);  // Last: this is the version that the gradients are of.
+  average_read_ = shared_.model.pull_average(average);
+  if (shared_.model.policy() != shared::Policy::Averaged) {
+    shared_.model.pull(network);  // Last: this is the version that the gradients are of.
+    return;
+  }
+  // Nobody else changes the copy of this process.
+  const c10::NoGradGuard no_grad;
+  const auto from = shared_.network->parameters(), to = network.parameters();
+  for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
 }
 
 shared::Update SharedParameters::step(const torch::nn::Module& network, int64_t samples) {
@@ -50,7 +64,7 @@ shared::Update SharedParameters::step_with_others(const std::vector<at::Tensor>&
   // In step with others, one that is killed fails the round for all, and the next one is without it.
   for (int left = Board::most_workers;; --left) {
     try {
-      return model_.step(gradients, samples);
+      return shared_.model.step(gradients, samples);
     } catch (const PeerLost&) {
       if (left == 0) throw;
     }

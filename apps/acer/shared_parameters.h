@@ -14,7 +14,8 @@ namespace farad::acer {
 struct SharedModel {
   SharedModel(const std::string& name, const NetworkShape& shape, const Settings& settings);
 
-  std::shared_ptr<torch::nn::Module> network;  ///< bound to the segment
+  std::shared_ptr<torch::nn::Module>
+      network;  ///< bound to the segment or, where each process has a copy of its own, to that
   shared::Model model;
 };
 
@@ -30,7 +31,7 @@ std::vector<at::Tensor> gradients_of(const torch::nn::Module& network);
 class SharedParameters final : public Parameters {
  public:
   /// Each update is written to the log, if there is one, as soon as it was made.
-  explicit SharedParameters(shared::Model& model, std::ostream* log = nullptr) : model_(model), log_(log) {}
+  explicit SharedParameters(SharedModel& shared, std::ostream* log = nullptr) : shared_(shared), log_(log) {}
 
   void pull(torch::nn::Module& network, torch::nn::Module& average) override;
   shared::Update step(const torch::nn::Module& network, int64_t samples) override;
@@ -38,7 +39,7 @@ class SharedParameters final : public Parameters {
  private:
   shared::Update step_with_others(const std::vector<at::Tensor>& gradients, double samples);
 
-  shared::Model& model_;
+  SharedModel& shared_;
   std::ostream* const log_;
   uint64_t average_read_ = 0;
 };

@@ -16,17 +16,14 @@
 #include <fstream>
 #include <map>
 #include <optional>
-#include <thread>
 
-#include "acer/actor_learner.h"
 #include "acer/checkpoint.h"
 #include "acer/environments/registry.h"
 #include "acer/event_file.h"
-#include "acer/faulty_parameters.h"
 #include "acer/plot.h"
 #include "acer/processes.h"
 #include "acer/schedule.h"
-#include "acer/shared_parameters.h"
+#include "acer/worker_process.h"
 
 namespace farad::acer {
 namespace {
@@ -37,11 +34,6 @@ using std::chrono::milliseconds;
 
 /// A worker that is killed again and again is not killed by accident.
 constexpr int most_lives = 20;
-/// How long an evaluation may take after the training, and workers to end when they are asked to.
-constexpr auto patience = std::chrono::seconds(60);
-
-/// Where updates come together in rounds their order is no news.
-bool is_logged(const Settings& settings) { return settings.policy != shared::Policy::AllReduced && !settings.resume; }
 
 void write_text(const std::string& path, const std::string& text) {
   std::ofstream out(path);
@@ -53,47 +45,6 @@ size_t bytes_of(const torch::nn::Module& network) {
   size_t bytes = 0;
   for (const auto& parameter : network.parameters()) bytes += parameter.nbytes();
   return bytes;
-}
-
-/// Whether a worker has done its part.
-bool is_done(const Settings& settings, const Board& board, const Tally& tally) {
-  if (board.stop) return true;
-  // In step with the others, the end must not depend on how fast they are, so that a seed decides all of it.
-  if (settings.policy == shared::Policy::AllReduced) return tally.steps >= settings.steps / settings.workers;
-  return board.steps >= settings.steps;
-}
-
-void save_worker(const ActorLearner& learner, const std::string& parts, int worker) {
-  const auto path = Checkpoint::worker(parts, worker);
-  std::ofstream out(path, std::ios::binary);
-  learner.save(out);
-  if (!out.flush()) throw Error("[acer] cannot write " + path);
-}
-
-/// The life of a worker's process.
-void work(const Settings& settings, SharedModel& shared, Board& board, int worker, int life) {
-  std::ofstream log;
-  if (is_logged(settings)) log.open(log_of(settings.out, worker, life), std::ios::binary);
-  SharedParameters parameters(shared.model, log.is_open() ? &log : nullptr);
-  auto& tally = board.tallies[static_cast<size_t>(worker)];
-  FaultyParameters seen(parameters, settings);
-  ActorLearner learner(settings, seen, tally, worker, life);
-  const Checkpoint checkpoint(settings.out);
-  if (settings.resume && life == 0) {
-    std::ifstream in(Checkpoint::worker(checkpoint.last(), worker), std::ios::binary);
-    if (in) learner.load(in);  // Else it was killed before it could write its part, and begins anew.
-  }
-  while (!is_done(settings, board, tally)) {
-    if (const int64_t asked = board.checkpoint; asked > board.resumed) {
-      if (tally.saved < asked) save_worker(learner, checkpoint.next(), worker);
-      tally.saved = asked;
-      std::this_thread::sleep_for(milliseconds(1));
-      continue;
-    }
-    board.steps.fetch_add(learner.turn());
-  }
-  save_worker(learner, checkpoint.at_end(), worker);
-  shared.model.detach();  // Nobody waits for this one any more.
 }
 
 /// What decided this run, and where it was.
@@ -125,6 +76,7 @@ class Coordinator {
     // Only if something was thrown is anybody left.
     for (const auto& worker : workers_) end(worker.process);
     end(evaluator_);
+    end(manager_);
   }
   Coordinator(const Coordinator&) = delete;
 
@@ -133,6 +85,7 @@ class Coordinator {
     if (is_logged(settings_)) clear_logs(settings_.out);
     Checkpoint::clear(checkpoint_.at_end());
     start_evaluator();
+    if (settings_.policy == shared::Policy::Managed) start_manager();
     for (int i = 0; i < settings_.workers; ++i) start_worker(i);
     Every report_due(settings_.report_every, board_.steps), evaluation_due(settings_.evaluate_every, board_.steps),
         checkpoint_due(settings_.checkpoint_every, board_.steps);
@@ -143,6 +96,7 @@ class Coordinator {
       if (!evaluating_ && evaluation_due(steps)) ask_for_evaluation();
       if (checkpoint_due(steps)) save_with_workers();
     }
+    end_manager();
     finish();
     return result_;
   }
@@ -179,6 +133,27 @@ class Coordinator {
     process = start_process([&, life = life] { work(settings_, shared_, board_, worker, life); });
   }
 
+  void start_manager() {
+    manager_ = start_process([&] { manage(shared_, board_); });
+  }
+
+  /// One that was killed is replaced; meanwhile workers do its work.
+  void look_after_manager() {
+    int status = 0;
+    if (manager_ <= 0 || ::waitpid(manager_, &status, WNOHANG) == 0) return;
+    manager_ = -1;
+    const auto what = "the process that applies updates " + ending_of(status);
+    if (!WIFSIGNALED(status) || ++manager_lives_ >= most_lives) throw Error("[acer] " + what);
+    tell(what + "; another one goes on");
+    start_manager();
+  }
+
+  void end_manager() {
+    board_.over = true;
+    if (manager_ > 0) ::waitpid(manager_, nullptr, 0);
+    manager_ = -1;
+  }
+
   void start_evaluator() {
     requests_.emplace();
     results_.emplace();
@@ -192,6 +167,7 @@ class Coordinator {
 
   /// Whether any is left. Those that were killed go on as new processes.
   bool look_after_workers() {
+    look_after_manager();
     bool any = false;
     for (int i = 0; i < settings_.workers; ++i) {
       auto& [process, life] = workers_[static_cast<size_t>(i)];
@@ -227,15 +203,20 @@ class Coordinator {
   void save_with_workers() {
     Checkpoint::clear(checkpoint_.next());
     const int64_t number = ++board_.checkpoint;
+    board_.changes.announce();
     const auto count = [&](auto is_so) {
       int sum = 0;
       for (size_t i = 0; i < workers_.size(); ++i) sum += is_so(workers_[i].process, board_.tallies[i].saved.load());
       return sum;
     };
     const auto waited_for = [&] { return count([&](pid_t p, int64_t saved) { return p > 0 && saved < number; }); };
-    while (waited_for() > 0 && look_after_workers()) std::this_thread::sleep_for(milliseconds(1));
+    for (auto before = board_.changes.count(); waited_for() > 0 && look_after_workers();) {
+      board_.changes.wait(before, milliseconds(20));  // No longer: that a worker has ended is not announced.
+      before = board_.changes.count();
+    }
     if (count([](pid_t p, int64_t) { return p > 0; }) == settings_.workers) save(checkpoint_.next());
     board_.resumed = number;
+    board_.changes.announce();
   }
 
   /// With the parts that the workers have written there.
@@ -287,15 +268,13 @@ class Coordinator {
     result_.steps = board_.steps;
     result_.updates = shared_.model.version();
     result_.seconds = seconds();
-    const auto deadline = Clock::now() + patience;
-    // One that was begun is of older parameters.
-    while (evaluating_ && Clock::now() < deadline) wait_for_evaluation(milliseconds(100));
-    const size_t before = result_.evaluations.size();
-    while (result_.evaluations.size() == before && Clock::now() < deadline) {
+    // However long that takes: whether it goes on is known, and a second Ctrl-C ends it. One that was begun is of older
+    // parameters.
+    while (evaluating_) wait_for_evaluation(milliseconds(100));
+    for (const size_t before = result_.evaluations.size(); result_.evaluations.size() == before;) {
       if (!evaluating_) ask_for_evaluation();  // Also if who was asked has been killed.
       wait_for_evaluation(milliseconds(100));
     }
-    if (result_.evaluations.size() == before) throw Error("[acer] the evaluation at the end took more than 60 s");
     requests_->close_writing();
     ::waitpid(evaluator_, nullptr, 0);
     evaluator_ = -1;
@@ -365,7 +344,8 @@ class Coordinator {
   const Checkpoint checkpoint_;
   std::vector<WorkerProcess> workers_;
   pid_t evaluator_ = -1;
-  int evaluator_lives_ = 0;
+  pid_t manager_ = -1;
+  int evaluator_lives_ = 0, manager_lives_ = 0;
   bool evaluating_ = false;
   std::optional<Pipe> requests_, results_;
   const bool terminal_ = ::isatty(STDOUT_FILENO) != 0;

@@ -1,6 +1,7 @@
 #include <farad/error.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -11,7 +12,9 @@
 #include <sstream>
 
 #include "acer/event_file.h"
+#include "acer/metrics.h"
 #include "acer/plot.h"
+#include "acer/shared_parameters.h"
 #include "program.h"
 #include "temporary_directory.h"
 
@@ -117,6 +120,23 @@ TEST(EventFile, CanBeReadBack) {
 }
 
 // --- Plots ---
+
+TEST(Metrics, TheLastEpisodesAreThoseOfAllWorkers) {
+  Settings settings;
+  settings.hidden = {2};
+  SharedModel shared("metrics-test-" + std::to_string(::getpid()), {1, {2}, 2}, settings);
+  const auto board = std::make_unique<Board>();
+  Metrics metrics(*board, 2, 100, 4);
+  for (int i = 0; i < 300; ++i) board->tallies[i % 2 == 0 ? 0 : 1].add_episode(i % 2, 10);
+  for (const auto& [name, value] : metrics.row(*board, shared.model, 1)) {
+    if (name == "return_mean") EXPECT_NEAR(value, 0.5, 0.02);
+  }
+  // Whoever is reported of last: these are newer.
+  for (int i = 0; i < 200; ++i) board->tallies[0].add_episode(7, 10);
+  for (const auto& [name, value] : metrics.row(*board, shared.model, 2)) {
+    if (name == "return_mean") EXPECT_EQ(value, 7);
+  }
+}
 
 TEST(Plot, TheInterquartileMeanIsOfTheMiddleHalf) {
   EXPECT_EQ(interquartile_mean({1000, 2, 3, -500}), 2.5);

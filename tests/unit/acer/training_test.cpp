@@ -296,6 +296,37 @@ TEST(Acer, AWorkerThatIsKilledIsReplacedAndCtrlCEndsItInGoodOrder) {
             column(directory.file("metrics.csv"), "updates").back());
 }
 
+TEST(Acer, LearnsCatchWithAManagerAndWithCopiesThatAreAveraged) {
+  for (const char* policy : {"managed", "averaged"}) {
+    TemporaryDirectory directory;
+    const auto done =
+        farad::acer::run(acer({"--env", "Catch", "--workers", "2", "--steps", "9000", "--window", "9", "--policy",
+                               policy, "--evaluate-every", "3000", "--evaluation-episodes", "100"},
+                              directory.path()));
+    ASSERT_EQ(done.code, 0) << done.said;
+    const auto greedy = column(directory.file("evaluations.csv"), "greedy_mean");
+    EXPECT_GT(*std::max_element(greedy.begin(), greedy.end()), 0.3) << policy;  // Chance has about -0.6.
+    // The last one is of all that the workers have done.
+    EXPECT_EQ(column(directory.file("evaluations.csv"), "version").back(),
+              column(directory.file("metrics.csv"), "updates").back());
+  }
+}
+
+TEST(Acer, AManagerThatIsKilledIsReplaced) {
+  TemporaryDirectory directory;
+  Program program(acer({"--workers", "2", "--steps", "100000000", "--policy", "managed", "--report-every", "500",
+                        "--checkpoint-every", "1000"},
+                       directory.path()));
+  ASSERT_TRUE(program.hear("steps/s")) << program.said();
+  const auto children = program.children();
+  ASSERT_EQ(children.size(), 4);  // One evaluates, one manages.
+  ::kill(children[1], SIGKILL);
+  ASSERT_TRUE(program.hear("the process that applies updates was ended by Killed; another one goes on"));
+  ::kill(program.process(), SIGINT);
+  EXPECT_EQ(program.wait(), 130) << program.said();
+  EXPECT_THAT(program.said(), HasSubstr("stopped after"));
+}
+
 TEST(Acer, SaysWhatIsWrongWithItsOptions) {
   TemporaryDirectory directory;
   const auto complaint = [&](std::vector<std::string> options) {
@@ -307,6 +338,8 @@ TEST(Acer, SaysWhatIsWrongWithItsOptions) {
   EXPECT_THAT(complaint({"--env", "Pendulum-v1", "--deviation", "0"}), HasSubstr("needs a deviation"));
   EXPECT_THAT(complaint({"--policy", "free"}), HasSubstr("there are locked, hogwild"));
   EXPECT_THAT(complaint({"--replay-start", "60000"}), HasSubstr("replay would never start"));
+  EXPECT_THAT(complaint({"--replay-ratio", "1e9"}), HasSubstr("a replay ratio is 0 to 100"));
+  EXPECT_THAT(complaint({"--lr", "nan"}), HasSubstr("learning rate"));
   EXPECT_THAT(complaint({"--workers", "0"}), HasSubstr("--workers"));
   EXPECT_THAT(complaint({"--inject", "gremlins"}),
               HasSubstr("there are none, accumulate, freeze-first, stale-average"));

@@ -1,0 +1,80 @@
+#include "acer/worker_process.h"
+
+#include <farad/error.h>
+
+#include <fstream>
+
+#include "acer/actor_learner.h"
+#include "acer/checkpoint.h"
+#include "acer/faulty_parameters.h"
+#include "acer/schedule.h"
+
+namespace farad::acer {
+namespace {
+
+using shared::Policy;
+
+/// Whether a worker has done its part.
+bool is_done(const Settings& settings, const Board& board, const Tally& tally) {
+  if (board.stop) return true;
+  // In step with the others, the end must not depend on how fast they are, so that a seed decides all of it.
+  if (settings.policy == Policy::AllReduced) return tally.steps >= settings.steps / settings.workers;
+  return board.steps >= settings.steps;
+}
+
+/// What it has sent off, or has in a copy of its own, is in the model from then on.
+void settle(shared::Model& model) {
+  if (model.policy() == Policy::Managed) model.settle();
+  if (model.policy() == Policy::Averaged) model.average();
+}
+
+void save_worker(const ActorLearner& learner, const std::string& parts, int worker) {
+  const auto path = Checkpoint::worker(parts, worker);
+  std::ofstream out(path, std::ios::binary);
+  learner.save(out);
+  if (!out.flush()) throw Error("[acer] cannot write " + path);
+}
+
+}  // namespace
+
+bool is_logged(const Settings& settings) {
+  return (settings.policy == Policy::Locked || settings.policy == Policy::Hogwild) && !settings.resume;
+}
+
+void work(const Settings& settings, SharedModel& shared, Board& board, int worker, int life) {
+  std::ofstream log;
+  if (is_logged(settings)) log.open(log_of(settings.out, worker, life), std::ios::binary);
+  SharedParameters parameters(shared, log.is_open() ? &log : nullptr);
+  auto& tally = board.tallies[static_cast<size_t>(worker)];
+  FaultyParameters seen(parameters, settings);
+  ActorLearner learner(settings, seen, tally, worker, life);
+  const Checkpoint checkpoint(settings.out);
+  if (settings.resume && life == 0) {
+    std::ifstream in(Checkpoint::worker(checkpoint.last(), worker), std::ios::binary);
+    if (in) learner.load(in);  // Else it was killed before it could write its part, and begins anew.
+  }
+  while (!is_done(settings, board, tally)) {
+    const auto before = board.changes.count();
+    if (const int64_t asked = board.checkpoint; asked > board.resumed) {
+      if (tally.saved < asked) {
+        if (settings.policy == Policy::Managed) shared.model.settle();
+        save_worker(learner, checkpoint.next(), worker);
+        tally.saved = asked;
+        board.changes.announce();
+      } else {
+        board.changes.wait(before, std::chrono::seconds(1));
+      }
+      continue;
+    }
+    board.steps.fetch_add(learner.turn());
+  }
+  settle(shared.model);
+  save_worker(learner, checkpoint.at_end(), worker);
+  shared.model.detach();  // Nobody waits for this one any more.
+}
+
+void manage(SharedModel& shared, const Board& board) {
+  while (!board.over) shared.model.manage(std::chrono::milliseconds(20));
+}
+
+}  // namespace farad::acer

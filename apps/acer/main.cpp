@@ -14,6 +14,7 @@
 #include "acer/checkpoint.h"
 #include "acer/compare.h"
 #include "acer/environments/registry.h"
+#include "acer/owner_training.h"
 #include "acer/schedule.h"
 #include "acer/training.h"
 
@@ -25,7 +26,7 @@ constexpr int usage_error = 2, interrupted = 130;
 struct Arguments {
   Settings settings;
   std::string policy = "locked", optimizer = "rmsprop", statistics = "probabilities", inject = "none";
-  bool no_trust_region = false;
+  bool no_trust_region = false, owner = false;
   std::string schedule;
 };
 
@@ -54,6 +55,10 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--policy", arguments.policy,
                  "How updates come together: locked, hogwild, allreduced, managed, averaged")
       ->capture_default_str();
+  app.add_flag(
+      "--owner", arguments.owner,
+      "Over machines: the first member of the group keeps the parameters, all others are workers and call it.\n"
+      "Started as `farad run -n N -- farad-acer --owner ...`, or by another launcher");
   app.add_option("--seed", s.seed, "Decides everything but the order of updates")->capture_default_str();
   app.add_option("--out", s.out, "Directory for what it writes")->capture_default_str();
 
@@ -177,12 +182,7 @@ void use_one_thread_per_operation(char** argv) {
   ::execv("/proc/self/exe", argv);
 }
 
-int run(const Settings& settings) {
-  stop_on_signals();
-  std::printf("%s, %d workers, %s, %ld steps, seed %lu\n", settings.environment.c_str(), settings.workers,
-              name_of(settings.policy).c_str(), static_cast<long>(settings.steps),
-              static_cast<unsigned long>(settings.seed));
-  const auto result = train(settings, *board);
+void tell(const Settings& settings, const Result& result) {
   const auto& last = result.evaluations.back();
   std::printf("\n%s after %ld steps and %lu updates, %.1f s: %.0f steps/s, %.0f updates/s\n",
               result.interrupted ? "stopped" : "done", static_cast<long>(result.steps),
@@ -192,7 +192,23 @@ int run(const Settings& settings) {
               settings.evaluation_episodes, static_cast<unsigned long>(last.version), last.greedy.mean,
               last.greedy.least, last.greedy.most, last.sampled.mean, last.sampled.least, last.sampled.most);
   std::printf("Files: %s\n", settings.out.c_str());
+}
+
+int run(const Settings& settings) {
+  stop_on_signals();
+  std::printf("%s, %d workers, %s, %ld steps, seed %lu\n", settings.environment.c_str(), settings.workers,
+              name_of(settings.policy).c_str(), static_cast<long>(settings.steps),
+              static_cast<unsigned long>(settings.seed));
+  const auto result = train(settings, *board);
+  tell(settings, result);
   return result.interrupted ? interrupted : 0;
+}
+
+int run_with_owner(const Settings& settings) {
+  stop_on_signals();
+  const auto result = train_with_owner(settings, *board);
+  if (result) tell(settings, *result);
+  return result && result->interrupted ? interrupted : 0;
 }
 
 /// 0 if the same came of it.
@@ -238,6 +254,7 @@ int main(int argc, char** argv) {
     const auto settings = settings_of(app, arguments);
     use_one_thread_per_operation(argv);
     if (const auto code = farad::audit::requested(training_to_audit(settings))) return *code;
+    if (arguments.owner) return run_with_owner(settings);
     return arguments.schedule.empty() ? run(settings) : replay(settings, arguments.schedule);
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "farad acer: %s\n", error.what_without_backtrace());

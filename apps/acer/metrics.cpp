@@ -147,6 +147,18 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
   };
 }
 
+Row row_of(const Evaluation& evaluation, double seconds) {
+  return {{"steps", static_cast<double>(evaluation.steps)},
+          {"seconds", seconds},
+          {"version", static_cast<double>(evaluation.version)},
+          {"greedy_mean", evaluation.greedy.mean},
+          {"greedy_min", evaluation.greedy.least},
+          {"greedy_max", evaluation.greedy.most},
+          {"sampled_mean", evaluation.sampled.mean},
+          {"sampled_min", evaluation.sampled.least},
+          {"sampled_max", evaluation.sampled.most}};
+}
+
 CsvFile::CsvFile(const std::string& path, bool append)
     : path_(path),
       out_(path, append ? std::ios::app : std::ios::trunc),

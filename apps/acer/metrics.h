@@ -16,6 +16,9 @@ namespace farad::acer {
 /// Names and values, in the order of the columns. Values that are not known yet are not a number.
 using Row = std::vector<std::pair<std::string, double>>;
 
+/// Of evaluations.csv. `seconds` since the beginning of the training.
+Row row_of(const Evaluation& evaluation, double seconds);
+
 /// What a training has come to, from row to row. Sums and rates are of the time since the last row, returns of the last
 /// hundred episodes, staleness of all updates, but its p99 of the last thousand.
 class Metrics {

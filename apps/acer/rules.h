@@ -1,5 +1,7 @@
 #pragma once
 
+#include <farad/fields.h>
+
 #include <cstdint>
 
 namespace farad::acer {
@@ -35,6 +37,9 @@ struct Rules {
   // For amounts alone.
   double deviation = 0.3;         ///< of the policy, which is Gaussian, in each amount; the largest amount is 1
   int64_t advantage_samples = 5;  ///< n: actions that an estimate of Q takes the mean of A over
+
+  FARAD_FIELDS(discount, truncation, trust_region, trust, entropy, critic, largest_gradient, statistics, defect,
+               deviation, advantage_samples)
 };
 
 }  // namespace farad::acer

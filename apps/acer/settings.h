@@ -51,6 +51,10 @@ struct Settings {
   bool resume = false;           ///< goes on from the last checkpoint
   Fault inject = Fault::None;
 
+  FARAD_FIELDS(environment, workers, steps, policy, seed, out, hidden, rules, window, replay_ratio, replay_windows,
+               replay_capacity, replay_start, optimizer, learning_rate, reward_scale, averaging, evaluate_every,
+               evaluation_episodes, report_every, checkpoint_every, resume, inject)
+
   int64_t capacity_of_worker() const { return std::max<int64_t>(replay_capacity / workers, 1); }
   int64_t start_of_worker() const { return std::max<int64_t>(replay_start / workers, 1); }
   NetworkShape shape(const Spec& spec) const { return {spec.observation_size, hidden, spec.actions, spec.amounts}; }

@@ -47,7 +47,8 @@ size_t bytes_of(const torch::nn::Module& network) {
   return bytes;
 }
 
-/// What decided this run, and where it was.
+}  // namespace
+
 void write_config(const Settings& settings) {
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
@@ -55,6 +56,8 @@ void write_config(const Settings& settings) {
                                             "\",\n\"host\": \"" +
                                                 std::string(host) + "\",\n\"settings\": " + to_json(settings) + "}\n");
 }
+
+namespace {
 
 /// The process that started all others: it looks after them and writes down what they do, and computes nothing.
 class Coordinator {
@@ -241,15 +244,7 @@ class Coordinator {
     evaluating_ = false;
     result_.evaluations.push_back(evaluation);
     metrics_.heard(evaluation);
-    evaluations_.write({{"steps", static_cast<double>(evaluation.steps)},
-                        {"seconds", seconds()},
-                        {"version", static_cast<double>(evaluation.version)},
-                        {"greedy_mean", evaluation.greedy.mean},
-                        {"greedy_min", evaluation.greedy.least},
-                        {"greedy_max", evaluation.greedy.most},
-                        {"sampled_mean", evaluation.sampled.mean},
-                        {"sampled_min", evaluation.sampled.least},
-                        {"sampled_max", evaluation.sampled.most}});
+    evaluations_.write(row_of(evaluation, seconds()));
     return true;
   }
 

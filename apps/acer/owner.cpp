@@ -1,0 +1,102 @@
+#include "acer/owner.h"
+
+#include <c10/core/GradMode.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace farad::acer {
+namespace {
+
+constexpr size_t most_returns = 100;
+
+// What workers call.
+Owner::Values give_values(std::shared_ptr<Owner>& owner) { return owner->values(); }
+Owner::Values apply_delivery(std::shared_ptr<Owner>& owner, const Owner::Delivery& delivery) {
+  return owner->apply(delivery);
+}
+
+void copy_values(const std::vector<at::Tensor>& from, const torch::nn::Module& to) {
+  const c10::NoGradGuard no_grad;
+  const auto there = to.parameters();
+  for (size_t i = 0; i < there.size(); ++i) there[i].copy_(from[i]);
+}
+
+}  // namespace
+
+Owner::Owner(const Settings& settings, const Spec& spec, const Board& board)
+    : steps_wanted_(settings.steps),
+      board_(board),
+      shared_("farad-acer-owner-" + std::to_string(::getpid()), settings.shape(spec), settings) {}
+
+Owner::Values Owner::values_now() {
+  const auto snapshot = shared_.model.snapshot();
+  Values values{snapshot.version, {}, {}, board_.stop || steps_ >= steps_wanted_};
+  for (const auto& [name, tensor] : snapshot.tensors) values.network.push_back(tensor);
+  for (const auto& [name, tensor] : snapshot.average) values.average.push_back(tensor);
+  return values;
+}
+
+Owner::Values Owner::values() {
+  const std::lock_guard lock(mutex_);
+  return values_now();
+}
+
+Owner::Values Owner::apply(const Delivery& delivery) {
+  const std::lock_guard lock(mutex_);
+  const auto update = shared_.model.step(delivery.gradients, static_cast<double>(delivery.samples));
+  const uint64_t stale = update.version - 1 - delivery.version_read;
+  staleness_ += static_cast<double>(stale);
+  most_stale_ = std::max(most_stale_, stale);
+  steps_ += delivery.steps;
+  episodes_ += static_cast<int64_t>(delivery.returns.size());
+  returns_.insert(returns_.end(), delivery.returns.begin(), delivery.returns.end());
+  if (returns_.size() > most_returns)
+    returns_.erase(returns_.begin(), returns_.end() - static_cast<ptrdiff_t>(most_returns));
+  return values_now();
+}
+
+Owner::Progress Owner::progress() const {
+  const std::lock_guard lock(mutex_);
+  const uint64_t updates = shared_.model.version();
+  const double returns = std::accumulate(returns_.begin(), returns_.end(), 0.0);
+  return {steps_,
+          episodes_,
+          updates,
+          most_stale_,
+          updates > 0 ? staleness_ / static_cast<double>(updates) : 0,
+          returns_.empty() ? std::numeric_limits<double>::quiet_NaN() : returns / static_cast<double>(returns_.size())};
+}
+
+uint64_t Owner::copy_to(torch::nn::Module& network) {
+  const auto now = values();
+  copy_values(now.network, network);
+  return now.version;
+}
+
+void Owner::save(const std::string& directory) {
+  const std::lock_guard lock(mutex_);
+  shared_.model.save(directory);
+}
+
+OwnedParameters::OwnedParameters(const RRef<std::shared_ptr<Owner>>& owner, const Tally& tally)
+    : owner_(owner), tally_(tally), values_(owner.rpc_sync<give_values>()) {}
+
+void OwnedParameters::pull(torch::nn::Module& network, torch::nn::Module& average) {
+  copy_values(values_.network, network);
+  copy_values(values_.average, average);
+}
+
+shared::Update OwnedParameters::step(const torch::nn::Module& network, int64_t samples) {
+  Owner::Delivery delivery{values_.version, samples, gradients_of(network), tally_.steps - steps_told_, {}};
+  for (; episodes_told_ < tally_.episodes; ++episodes_told_)
+    delivery.returns.push_back(tally_.returns[static_cast<size_t>(episodes_told_) % Tally::most_episodes]);
+  steps_told_ += delivery.steps;
+  const uint64_t read = values_.version;
+  values_ = owner_.rpc_sync<apply_delivery>(delivery);
+  return {-1, 0, read, values_.version, {}};
+}
+
+}  // namespace farad::acer

@@ -1,0 +1,74 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "program.h"
+#include "temporary_directory.h"
+
+namespace farad::acer {
+namespace {
+
+using test::TemporaryDirectory;
+
+/// Under `farad run`, with so many workers.
+Run with_owner(int workers, const std::vector<std::string>& options, const std::string& out) {
+  std::vector<std::string> all{FARAD_COMMAND, "run", "-n", std::to_string(workers + 1), "--", FARAD_ACER, "--owner"};
+  all.insert(all.end(), options.begin(), options.end());
+  all.insert(all.end(), {"--out", out});
+  return farad::acer::run(std::move(all));
+}
+
+/// The files of the model that was saved, by name.
+std::map<std::string, std::string> saved_model(const TemporaryDirectory& out) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(out.file("checkpoint/model"))) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    std::ostringstream all;
+    all << in.rdbuf();
+    files[entry.path().filename()] = all.str();
+  }
+  return files;
+}
+
+TEST(Owner, WorkersThatCallItLearnCatch) {
+  TemporaryDirectory directory;
+  const auto done = with_owner(2,
+                               {"--env", "Catch", "--steps", "9000", "--window", "9", "--evaluate-every", "3000",
+                                "--evaluation-episodes", "100"},
+                               directory.path());
+  ASSERT_EQ(done.code, 0) << done.said;
+  const auto greedy = column(directory.file("evaluations.csv"), "greedy_mean");
+  EXPECT_GT(*std::max_element(greedy.begin(), greedy.end()), -0.1) << done.said;  // Chance has about -0.6.
+  EXPECT_GT(column(directory.file("metrics.csv"), "staleness_mean").back(), 0) << "only one of them worked";
+}
+
+TEST(Owner, OneWorkerThatCallsItLearnsToTheBitWhatOneInSharedMemoryDoes) {
+  TemporaryDirectory by_calls, in_memory;
+  const std::vector<std::string> options{"--env",  "Catch", "--steps",          "1500", "--replay-start", "200",
+                                         "--seed", "7",     "--evaluate-every", "0"};
+  const auto called = with_owner(1, options, by_calls.path());
+  ASSERT_EQ(called.code, 0) << called.said;
+  std::vector<std::string> alone{FARAD_ACER, "--workers", "1", "--out", in_memory.path()};
+  alone.insert(alone.end(), options.begin(), options.end());
+  const auto shared = run(std::move(alone));
+  ASSERT_EQ(shared.code, 0) << shared.said;
+  EXPECT_EQ(saved_model(by_calls), saved_model(in_memory));
+  EXPECT_FALSE(saved_model(by_calls).empty());
+  EXPECT_EQ(column(by_calls.file("evaluations.csv"), "sampled_mean"),
+            column(in_memory.file("evaluations.csv"), "sampled_mean"));
+}
+
+TEST(Owner, SaysThatItNeedsAGroup) {
+  TemporaryDirectory directory;
+  const auto done = with_owner(0, {"--env", "Catch"}, directory.path());
+  EXPECT_NE(done.code, 0);
+  EXPECT_THAT(done.said, testing::HasSubstr("--owner needs a group of two or more"));
+}
+
+}  // namespace
+}  // namespace farad::acer

@@ -132,6 +132,8 @@ DataParallel::NoSync::NoSync(std::shared_ptr<detail::Reducer> reducer) : reducer
 }
 DataParallel::NoSync::~NoSync() { reducer_->be_heard(); }
 
+void DataParallel::backward(const Tensor& loss) { reducer_->backward(loss); }
+
 void DataParallel::join(const std::function<void()>& step) {
   while (reducer_->follow()) step();
 }

@@ -8,10 +8,29 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <cmath>
+#include <cstring>
 #include <map>
 #include <utility>
 
+#include "collectives/session.h"
+
 namespace farad::detail {
+namespace {
+
+constexpr double most_off_scale = 16;  // Of float16's range, which is 2^40, that much can be spared.
+
+/// Whether bytes can be copied from one to the other: most gradients are small, and a call of libtorch is not.
+bool is_plain(const at::Tensor& gradient, const at::Tensor& flat) {
+  return gradient.numel() > 0 && gradient.is_cpu() && flat.is_cpu() && gradient.scalar_type() == flat.scalar_type() &&
+         gradient.is_contiguous() && flat.is_contiguous();
+}
+
+char* place_in(const at::Tensor& flat, int64_t element) {
+  return static_cast<char*>(flat.data_ptr()) + element * static_cast<int64_t>(flat.element_size());
+}
+
+}  // namespace
 
 /// Tells that the gradient of one parameter is there.
 class Reducer::Hook final : public torch::autograd::FunctionPostHook {
@@ -59,11 +78,18 @@ void Reducer::stop() {
 
 // --- A backward ---
 
-std::shared_ptr<Reducer::Round> Reducer::new_round() const {
-  auto round = std::make_shared<Round>();
-  round->seen.resize(parameters_.size());
-  for (const auto& bucket : buckets_) round->missing.push_back(bucket.parameters.size());
-  return round;
+Reducer::Round::Round(Reducer& owner) : reducer(owner.shared_from_this()), seen(owner.parameters_.size()) {
+  for (const auto& bucket : owner.buckets_) missing.push_back(bucket.parameters.size());
+}
+
+Reducer::Round::~Round() {
+  if (over) return;
+  reducer->give_up({base::Code::Aborted, "[data_parallel] its backward failed before all gradients were there"});
+}
+
+void Reducer::give_up(const base::Status& why) {
+  scale_ = 1;  // Some may have gone further than others. But all give up, so all begin alike.
+  group_.session_->skip_section(why);
 }
 
 void Reducer::on_gradient(size_t parameter) {
@@ -73,16 +99,17 @@ void Reducer::on_gradient(size_t parameter) {
               "all_reduce() of the gradients");
   auto round = round_.lock();
   if (!round) {
-    round = new_round();
+    round = std::make_shared<Round>(*this);
     try {
-      torch::autograd::Engine::get_default_engine().queue_callback(
-          [self = shared_from_this(), round] { self->finish(*round, true); });
+      torch::autograd::Engine::get_default_engine().queue_callback([round] { round->reducer->finish(*round, true); });
     } catch (const c10::Error&) {
+      round->over = true;  // It has not begun.
       TORCH_CHECK(false,
                   "[data_parallel] gradients are averaged by plain backwards only, and this is none; in a Context "
                   "use no_sync(), and all_reduce() of the gradients");
     }
     round_ = round;
+    began_ = true;
   }
   if (round->seen[parameter]) {  // Again, by a backward within this one.
     const auto& again = parameters_[parameter];
@@ -93,7 +120,8 @@ void Reducer::on_gradient(size_t parameter) {
   }
   round->seen[parameter] = true;
   --round->missing[parameters_[parameter].bucket];
-  while (round->sums.size() < buckets_.size() && round->missing[round->sums.size()] == 0) send_next(*round, true);
+  // Once the last one is full there is nothing left to overlap with, so that goes out in the end, by this thread.
+  while (round->sums.size() + 1 < buckets_.size() && round->missing[round->sums.size()] == 0) send_next(*round, true);
 }
 
 void Reducer::send_next(Round& round, bool with_gradients) {
@@ -103,33 +131,65 @@ void Reducer::send_next(Round& round, bool with_gradients) {
   if (!flat.defined()) flat = at::empty({bucket.elements}, bucket.options);
   for (const size_t index : bucket.parameters) {
     const auto& parameter = parameters_[index];
-    auto place = flat.narrow(0, parameter.begin, parameter.tensor.numel());
     const auto& gradient = parameter.tensor.grad();
     if (!with_gradients || !gradient.defined()) {
-      place.zero_();
+      flat.narrow(0, parameter.begin, parameter.tensor.numel()).zero_();
       continue;
     }
     TORCH_CHECK(gradient.layout() == at::kStrided, "[data_parallel] a gradient of a parameter of ",
                 parameter.tensor.sizes(), " is ", gradient.layout(), "; only dense ones can be averaged");
-    place.copy_(gradient.reshape({-1}));
+    if (is_plain(gradient, flat)) {
+      std::memcpy(place_in(flat, parameter.begin), gradient.data_ptr(), gradient.nbytes());
+    } else {
+      flat.narrow(0, parameter.begin, parameter.tensor.numel()).copy_(gradient.reshape({-1}));
+    }
   }
   // Divided before they are added: sums of 16 bits then reach no further than what is summed.
-  if (with_gradients) flat.mul_(weight_ / group_.size());
+  if (with_gradients) flat.mul_(weight_ / scale_ / group_.size());
   round.flats.push_back(flat);
-  round.sums.push_back(options_.hook(group_, flat));
+  const bool is_last = round.flats.size() == buckets_.size();
+  round.sums.push_back(is_last ? sum_last(std::move(flat)) : options_.hook(group_, flat));
+}
+
+/// This thread would only wait for another that does it.
+Future<at::Tensor> Reducer::sum_last(at::Tensor flat) {
+  const auto* const hook = options_.hook.target<decltype(&sum_bucket)>();
+  if (!hook || *hook != &sum_bucket) return options_.hook(group_, std::move(flat));
+  const Promise<at::Tensor> sum;
+  sum.set_value(group_.all_reduce(std::move(flat)));
+  return sum.future();
 }
 
 bool Reducer::finish(Round& round, bool with_gradients) {
+  round.over = true;
+  try {
+    return average(round, with_gradients);
+  } catch (const std::exception&) {
+    give_up(base::status_of(std::current_exception()));
+    throw;
+  }
+}
+
+bool Reducer::average(Round& round, bool with_gradients) {
   const c10::NoGradGuard no_grad;
   while (round.sums.size() < buckets_.size()) send_next(round, with_gradients);
   auto told = at::zeros({1 + static_cast<int64_t>(parameters_.size())}, at::kDouble);
   auto* numbers = told.data_ptr<double>();
   if (with_gradients) {
-    numbers[0] = weight_;
+    numbers[0] = weight_ / scale_;
     for (size_t i = 0; i < parameters_.size(); ++i) numbers[1 + i] = parameters_[i].tensor.grad().defined() ? 1 : 0;
   }
   const auto heard = group_.all_reduce(told);
-  const double weight = heard.data_ptr<double>()[0] / group_.size();
+  double weight = heard.data_ptr<double>()[0] / group_.size();
+  if (weight != 0 && (weight < 1 / most_off_scale || weight > most_off_scale)) {
+    // Then sums of 16 bits may have left their range. All see the same weight, so all form them again.
+    const double by = std::scalbn(1.0, std::ilogb(weight));
+    scale_ *= by;
+    weight /= by;
+    round.flats.clear();
+    round.sums.clear();
+    while (round.sums.size() < buckets_.size()) send_next(round, with_gradients);
+  }
   for (size_t i = 0; i < buckets_.size(); ++i) {
     auto mean = round.sums[i].wait();
     if (weight != 0) {
@@ -150,6 +210,11 @@ void Reducer::take(const at::Tensor& mean, Bucket& bucket, const at::Tensor& use
       if (!with_gradients) gradient.reset();  // As the others have it: had they kept one, it would count as used.
       continue;
     }
+    if (gradient.defined() && is_plain(gradient, mean)) {
+      std::memcpy(gradient.data_ptr(), place_in(mean, parameter.begin), gradient.nbytes());
+      gradient.unsafeGetTensorImpl()->bump_version();
+      continue;
+    }
     const auto part = mean.narrow(0, parameter.begin, parameter.tensor.numel()).view(parameter.tensor.sizes());
     if (gradient.defined()) {
       gradient.copy_(part);
@@ -159,9 +224,22 @@ void Reducer::take(const at::Tensor& mean, Bucket& bucket, const at::Tensor& use
   }
 }
 
+void Reducer::backward(const at::Tensor& loss) {
+  began_ = false;
+  try {
+    if (loss.requires_grad()) loss.backward();
+  } catch (const std::exception&) {
+    if (!began_ && silent_ == 0) give_up(base::status_of(std::current_exception()));
+    throw;
+  }
+  if (began_ || silent_ > 0) return;
+  Round round(*this);
+  finish(round, true);
+}
+
 bool Reducer::follow() {
-  const auto round = new_round();
-  return finish(*round, false);
+  Round round(*this);
+  return finish(round, false);
 }
 
 }  // namespace farad::detail

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autograd/torch_compat.h"
+#include "base/status.h"
 
 namespace farad::detail {
 
@@ -32,6 +33,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void be_silent() { ++silent_; }
   void be_heard() { --silent_; }
 
+  /// A plain one of `loss`, which need not reach any of the parameters: then it has zeros to give.
+  void backward(const at::Tensor& loss);
   /// Takes part in a backward of the others without gradients of its own; then has the same as they. False if nobody
   /// has had one.
   bool follow();
@@ -50,8 +53,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     at::TensorOptions options;
     at::Tensor flat;  // Used again and again, as fresh memory costs more than the copy.
   };
-  /// One backward. The engine holds it, so that one that fails leaves nothing behind.
+  /// One backward. The engine holds it, so that one that fails leaves nothing behind; then the others hear of it.
   struct Round {
+    explicit Round(Reducer& reducer);
+    ~Round();
+    const std::shared_ptr<Reducer> reducer;
+    bool over = false;            // for the others, too
     std::vector<bool> seen;       // by parameter
     std::vector<size_t> missing;  // by bucket: how many parameters
     std::vector<at::Tensor> flats;
@@ -60,10 +67,13 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   class Hook;
 
   void on_gradient(size_t parameter);
-  std::shared_ptr<Round> new_round() const;
   void send_next(Round& round, bool with_gradients);
+  Future<at::Tensor> sum_last(at::Tensor flat);
   /// True if anybody had gradients.
   bool finish(Round& round, bool with_gradients);
+  bool average(Round& round, bool with_gradients);
+  /// The others hear why they wait in vain; the next backward is in step with theirs again.
+  void give_up(const base::Status& why);
   void take(const at::Tensor& mean, Bucket& bucket, const at::Tensor& used, bool with_gradients);
 
   Group group_;
@@ -71,7 +81,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<Parameter> parameters_;
   std::vector<Bucket> buckets_;
   double weight_ = 1;
+  double scale_ = 1;  // A power of two near the mean of all weights, as far as all know it.
   int silent_ = 0;
+  bool began_ = false;  // a round, since backward() was called
   std::weak_ptr<Round> round_;
 };
 

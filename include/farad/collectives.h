@@ -11,6 +11,10 @@
 
 namespace farad {
 
+namespace detail {
+class Reducer;
+}
+
 namespace collectives {
 class Session;
 template <class R>
@@ -97,6 +101,8 @@ class Group {
   Future<void> barrier_async();
 
  private:
+  friend class detail::Reducer;  // It goes on after a step that failed at one member.
+
   template <class R>
   R run(const collectives::Call<R>& call);
   template <class R>

@@ -38,11 +38,13 @@ struct DataParallelOptions {
 ///
 /// Gradients are summed in buckets, each as soon as it is full, while backward goes on with the others. Which
 /// parameters a loss has no part in is found out by itself: a parameter that some members use gets the mean with zero
-/// from the others, one of which no member has a `.grad` is left alone. But a loss that reaches no
-/// parameter of the module at all takes no part, and the others wait for it in vain.
+/// from the others, one of which no member has a `.grad` is left alone. But of a loss that reaches no
+/// parameter of the module at all nothing is heard unless backward() below is called for it.
 ///
 /// Every member calls the same: for each backward of one there is one of each other, or that one has joined. If a
-/// member is lost backward throws PeerLost; if it does not come, Timeout. Gradients are then of no use.
+/// member is lost backward throws PeerLost; if it does not come, Timeout. If one's backward fails half-way, those of
+/// the others throw at once, and say whose it was. Gradients are then of no use, here and there; except after a loss,
+/// the next backward is in step again.
 ///
 /// Only plain backwards that are not recorded: in a Context, or with create_graph, use the group's own operations.
 /// One thread at a time.
@@ -60,9 +62,12 @@ class DataParallel {
 
   /// What this member's gradients count in the mean, from the next backward on; 1 at first. If each member's loss is
   /// the mean over a batch, and batches differ in size, then their sizes make the gradients those of the mean over all.
-  /// Only ratios count; where gradients are summed in half precision, weights far from 1 may take them out of its
-  /// range.
+  /// Only ratios count.
   void set_weight(double weight);
+
+  /// Like `loss.backward()`, also if that does not reach a parameter, or has no gradient at all: then it counts as
+  /// zero. If it fails before it has reached one, the others hear of that too.
+  void backward(const at::Tensor& loss);
 
   /// While it lives, backward adds to `.grad` here and nobody waits. The next one without it averages what has
   /// gathered.
@@ -79,7 +84,7 @@ class DataParallel {
 
   /// For members that run out of inputs at different times: each calls this when it has none left. Until all have, it
   /// takes part in the others' backwards, with weight zero, and calls `step` after each: what the others do then with
-  /// the gradients, so that this module stays equal to theirs.
+  /// the gradients, so that this module stays equal to theirs. Throws what a backward would; then call it again.
   void join(const std::function<void()>& step);
 
   /// Makes the buffers those of member 0 again. Every member calls it.

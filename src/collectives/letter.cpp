@@ -35,7 +35,7 @@ base::Status decode(wire::Message& message, Letter& letter) {
   message.tensors.clear();
   auto status = wire::decode(message, letter);
   if (!status.ok()) return status;
-  if (letter.kind > Letter::Kind::Waits || letter.path.size() < 3 || tensors.size() > 1) {
+  if (letter.kind > Letter::Kind::Skips || letter.path.size() < 3 || tensors.size() > 1) {
     return {base::Code::Protocol, "[collectives] a letter that is none, with " + std::to_string(tensors.size()) +
                                       " tensors and a path of " + std::to_string(letter.path.size()) + " steps"};
   }

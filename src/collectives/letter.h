@@ -44,14 +44,15 @@ struct Letter {
     Failed,  ///< the sender has given up on this meeting
     Ended,   ///< it takes no part in backwards of this exchange from the `since`-th on: count it as zero
     Waits,   ///< it waits for what the other has to say, and says so only to hear if that one is lost
+    Skips,   ///< it takes no part in what all do from this operation on, until number `since`
   };
   Kind kind = Kind::Contribution;
   GroupId group;
   Path path;
   Contribution contribution;
-  base::Code code = base::Code::Ok;  ///< Failed
+  base::Code code = base::Code::Ok;  ///< Failed, Skips
   std::string why;
-  uint64_t since = 0;  ///< Ended
+  uint64_t since = 0;  ///< Ended, Skips
   FARAD_FIELDS(kind, group, path, contribution, code, why, since)
 };
 

@@ -8,6 +8,9 @@ namespace {
 
 constexpr size_t operation_steps = 2;  // A path's first: the channel, and the operation's number in it.
 
+/// Numbers of what all do together: the section, and which operation in it.
+constexpr uint64_t section = uint64_t{1} << 32;
+
 Path parent_of(const Path& path) { return {path.begin(), path.end() - 1}; }
 
 bool lies_below(const Path& path, const Path& above) {
@@ -40,6 +43,25 @@ void Meetings::end(const Path& path) {
     at = stays ? std::next(at) : boxes_.erase(at);
   }
   if (const auto own = boxes_.find(path); own != boxes_.end() && !own->second.open) boxes_.erase(own);
+}
+
+Meetings::Gap Meetings::skip_section() {
+  auto& next = next_[0];
+  const Gap gap{next, (next / section + 1) * section};
+  boxes_.erase(boxes_.lower_bound({0, gap.first}), boxes_.lower_bound({0, gap.next}));  // Nobody waits in those.
+  next = gap.next;
+  std::erase_if(skipped_, [&](const Skipped& each) { return each.gap.next <= next; });
+  return gap;
+}
+
+void Meetings::skipped(int from, Gap gap, const base::Status& why, Effects& out) {
+  if (gap.next <= next_[0]) return;
+  skipped_.push_back({from, gap, why});
+  std::vector<Path> concerned;
+  for (auto at = boxes_.lower_bound({0, gap.first}); at != boxes_.lower_bound({0, gap.next}); ++at) {
+    if (at->second.open) concerned.push_back(at->first);
+  }
+  for (const auto& path : concerned) check(boxes_.find(path), out);
 }
 
 /// Whether somebody here may yet wait at `path`.
@@ -165,6 +187,14 @@ void Meetings::check(Boxes::iterator at, Effects& out) {
                                              "); make a group of those that are left"},
                   true, out);
   }
+  for (const auto& [member, gap, why] : skipped_) {
+    if (path[0] != 0 || path[1] < gap.first || path[1] >= gap.next || box.missing.empty()) continue;
+    // That one tells everybody itself.
+    return finish(
+        at,
+        {why.code(), what(path, box.own) + ": " + name_of_(member) + " takes no part in it (" + why.message() + ")"},
+        false, out);
+  }
   if (box.missing.empty()) finish(at, {}, false, out);
 }
 
@@ -190,7 +220,8 @@ void Meetings::finish(Boxes::iterator at, base::Status status, bool tell, Effect
 // --- What is said ---
 
 std::string Meetings::what(const Path& path, const Signature& own) const {
-  return "[collectives] " + to_text(own) + ", number " + std::to_string(path[1]) + " of " + group_;
+  const std::string after = path[1] < section ? "" : " after failure " + std::to_string(path[1] / section);
+  return "[collectives] " + to_text(own) + ", number " + std::to_string(path[1] % section) + after + " of " + group_;
 }
 
 std::string Meetings::mismatch(const Path& path, const Box& box) const {
@@ -208,7 +239,7 @@ std::string Meetings::elsewhere(int member) const {
     if (box.open) continue;
     const auto found = box.came.find(member);
     if (found == box.came.end()) continue;
-    return " (it came to " + to_text(found->second.signature) + ", number " + std::to_string(path[1]) + ")";
+    return " (it came to " + to_text(found->second.signature) + ", number " + std::to_string(path[1] % section) + ")";
   }
   return {};
 }

@@ -49,6 +49,16 @@ class Meetings {
   void begin(const Path& exchange);
   void end(const Path& path);
 
+  /// What all do together is numbered in sections. Nothing more will begin here in the current one: the next operation
+  /// is the first of the next section. Those that this leaves out are what the others have to hear of.
+  struct Gap {
+    uint64_t first = 0;  ///< of the numbers left out
+    uint64_t next = 0;   ///< after them
+  };
+  Gap skip_section();
+  /// Member `from` has left those out. Who waits for it there, or will, fails.
+  void skipped(int from, Gap gap, const base::Status& why, Effects& out);
+
   /// A member waits here for what `from` contribute. The others that are concerned, and hear if it fails, are `others`.
   void open(const Path& path, const std::vector<int>& from, std::vector<int> others, Signature own, Effects& out);
   void came(const Path& path, int from, Contribution contribution, Effects& out);
@@ -94,6 +104,12 @@ class Meetings {
   const std::string group_;
   std::map<uint64_t, uint64_t> next_;         // by channel
   std::map<Path, std::set<uint64_t>> alive_;  // operations and exchanges that go on; which of their steps are over
+  struct Skipped {
+    int member;
+    Gap gap;
+    base::Status why;
+  };
+  std::vector<Skipped> skipped_;  // by others, and not left behind here yet
   std::map<int, base::Status> lost_;
   base::Status closed_;
   Boxes boxes_;

@@ -89,6 +89,27 @@ void Session::say_failed(const Path& path, const std::vector<int>& members, cons
   perform(effects);
 }
 
+void Session::skip_section(const base::Status& why) {
+  Meetings::Gap gap;
+  {
+    base::Lock lock(mutex_);
+    gap = meetings_.skip_section();
+  }
+  const auto alive = services_.life().lock();
+  if (!alive) return;
+  Letter letter;
+  letter.kind = Letter::Kind::Skips;
+  letter.group = id_;
+  letter.path = {0, gap.first, 0};
+  letter.since = gap.next;
+  letter.code = why.code();
+  letter.why = why.message();
+  for (int member = 0; member < size(); ++member) {
+    // Whoever is lost does not wait for it.
+    if (member != rank_) (void)services_.fabric.post(base::Rank(id_.ranks[member]), encode(letter)).status;
+  }
+}
+
 void Session::abandon(const Path& path) {
   std::function<void(Outcome)> let_go;  // After the lock: a graph may end with it.
   base::Lock lock(mutex_);
@@ -281,6 +302,9 @@ void Session::on_letter(net::Peer from, Letter&& letter) {
         meetings_.ended(letter.path, member, letter.since, effects);
         break;
       case Letter::Kind::Waits:
+        break;
+      case Letter::Kind::Skips:
+        meetings_.skipped(member, {letter.path[1], letter.since}, {letter.code, letter.why}, effects);
         break;
     }
   }

@@ -56,6 +56,9 @@ class Session : public std::enable_shared_from_this<Session> {
 
   /// Tells `members` that this one will not come to that meeting.
   void say_failed(const Path& path, const std::vector<int>& members, const base::Status& why);
+  /// This member takes no part in what is left of the current section; all go on with the next one, once those that
+  /// wait for it have heard `why`.
+  void skip_section(const base::Status& why);
   /// Whoever started that does not wait for it any more. Nothing happens if it is over.
   void abandon(const Path& path);
 

@@ -271,6 +271,81 @@ TEST_P(DataParallelSuite, ABackwardThatFailsLeavesNothingBehind) {
   });
 }
 
+TEST_P(DataParallelSuite, ABackwardThatFailsAtOneMemberFailsThoseOfTheOthersAndTheNextIsInStep) {
+  auto workers = start(3);
+  Net alone;
+  loss_of(alone, at::cat({numbers({4, 3}, 0), numbers({4, 3}, 1), numbers({4, 3}, 2)})).backward();
+  workers.each([&](Worker& worker) {
+    Net net;
+    DataParallel parallel(net, farad::Group(worker), small_buckets());
+    const auto loss = [&] { return loss_of(net, numbers({4, 3}, worker.rank())); };
+    const auto reset = [&] {
+      for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();
+    };
+    bool fails = false;
+    const auto fail = [&](Tensor gradient) {
+      if (fails) throw std::runtime_error("no gradient today");
+      return gradient;
+    };
+    net.first->weight.register_hook(fail);  // After buckets have gone out.
+    for (const int which : {1, 1, 2}) {
+      fails = worker.rank() == which;
+      if (fails) {
+        EXPECT_THROW(loss().backward(), std::exception);
+      } else {
+        const auto text = message_of<Aborted>([&] { loss().backward(); });
+        EXPECT_THAT(text, HasSubstr("rank " + std::to_string(which)));
+        EXPECT_THAT(text, HasSubstr("its backward failed before all gradients were there"));
+      }
+      reset();
+    }
+    fails = false;
+    loss().backward();
+    EXPECT_TRUE(at::allclose(net.first->weight.grad(), alone.first->weight.grad(), 1e-12, 1e-12));
+
+    reset();
+    // Before anything has gone out: then only the call of ours can tell.
+    auto own = loss();
+    if (worker.rank() == 0) {
+      own.register_hook([](const Tensor&) -> Tensor { throw std::runtime_error("no gradient at all"); });
+      EXPECT_THROW(parallel.backward(own), std::exception);
+    } else {
+      EXPECT_THAT(message_of<Error>([&] { parallel.backward(own); }), HasSubstr("rank 0 (worker0)"));
+    }
+    reset();
+    parallel.backward(loss());
+    EXPECT_TRUE(at::allclose(net.first->weight.grad(), alone.first->weight.grad(), 1e-12, 1e-12));
+  });
+}
+
+TEST_P(DataParallelSuite, ALossThatReachesNoParameterCountsAsZero) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    Net net;
+    DataParallel parallel(net, farad::Group(worker), small_buckets());
+    for (const bool has_gradient : {false, true}) {
+      for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();
+      parallel.backward(worker.rank() == 0 ? (net.first->weight * 3).sum()
+                                           : at::ones({}, at::kDouble).set_requires_grad(has_gradient));
+      EXPECT_TRUE(at::equal(net.first->weight.grad(), at::full_like(net.first->weight, 1.5)));
+      EXPECT_FALSE(net.third->weight.grad().defined());
+    }
+  });
+}
+
+TEST_P(DataParallelSuite, LargeWeightsDoNotLeaveTheRangeOfSixteenBits) {
+  auto workers = start(2);
+  for (const double scale : {3e7, 1e-9}) {
+    workers.each([&](Worker& worker) {
+      Net net;
+      DataParallel parallel(net, farad::Group(worker), small_buckets(sum_bucket_as_half));
+      parallel.set_weight((1 + 2 * worker.rank()) * scale);
+      (net.first->weight * (worker.rank() == 0 ? 4 : 8)).sum().backward();
+      EXPECT_TRUE(at::allclose(net.first->weight.grad(), at::full_like(net.first->weight, 7), 2e-3, 0)) << scale;
+    });
+  }
+}
+
 TEST_P(DataParallelSuite, BackwardsThatItIsNotForAreRefused) {
   auto workers = start(1);
   auto& worker = workers[0];

@@ -85,6 +85,42 @@ TEST_F(MeetingsTest, WhoHearsThatItFailedElsewhereDoesNotSpreadIt) {
   EXPECT_TRUE(out_.tell.empty());
 }
 
+TEST_F(MeetingsTest, WhoeverSkipsASectionFailsThoseThatWaitThereAndThoseThatWill) {
+  const auto before = begin(), waits = begin(), later = begin();
+  meetings_.came(before, 1, contribution(), out_);
+  open(waits);
+  meetings_.skipped(1, {waits[1], uint64_t{1} << 32}, {Code::Aborted, "it fell over"}, out_);
+  expect_done(waits, Code::Aborted, "member 1 takes no part in it (it fell over)");
+  EXPECT_TRUE(out_.tell.empty()) << "that one tells everybody itself";
+  out_ = {};
+  open(later);
+  expect_done(later, Code::Aborted);
+  out_ = {};
+  open(before);
+  meetings_.came(before, 2, contribution(), out_);
+  expect_done(before, Code::Ok);
+}
+
+TEST_F(MeetingsTest, AfterASectionAllGoOnWithTheNext) {
+  const auto last = begin();
+  Path early{among_all, last[1] + 1, 0}, ahead{among_all, uint64_t{1} << 32, 0};
+  meetings_.came(early, 1, contribution(), out_);
+  meetings_.came(ahead, 1, contribution(), out_);  // It has skipped before us.
+  const auto gap = meetings_.skip_section();
+  EXPECT_EQ(gap.first, last[1] + 1);
+  meetings_.skipped(1, gap, {Code::Aborted, "it fell over"}, out_);  // We know.
+  meetings_.came(early, 2, contribution(), out_);
+  EXPECT_EQ(meetings_.kept(), 1u) << "what belongs to the old one is not kept";
+  const auto next = begin();
+  EXPECT_EQ(next, ahead);
+  open(next);
+  meetings_.came(next, 2, contribution(), out_);
+  expect_done(next, Code::Ok);
+  open(last);
+  meetings_.expire(last, "1 s", out_);
+  EXPECT_THAT(out_.done.back().status.message(), HasSubstr("number 0 of the group"));
+}
+
 TEST_F(MeetingsTest, WhoDoesNotComeIsNamedAndSoIsWhereItIs) {
   const auto path = begin();
   open(path);

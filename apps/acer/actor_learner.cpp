@@ -28,18 +28,25 @@ ActorLearner::ActorLearner(const Settings& settings, Parameters& parameters, Tal
       observation_(static_cast<size_t>(environment_->spec().observation_size)),
       after_(observation_.size()) {}
 
-int64_t ActorLearner::turn() {
-  updates_.clear();
+int64_t ActorLearner::update() {
+  if (replays_left_ > 0) {
+    --replays_left_;
+    replay();
+    learn();
+    tally_.off_policy.fetch_add(1);
+    return 0;
+  }
   act();
   const int64_t steps = batch_.steps();
   learn();
   tally_.on_policy.fetch_add(1);
-  if (replay_.size() < settings_.start_of_worker()) return steps;
-  for (int64_t left = draws_.poisson(settings_.replay_ratio); left > 0; --left) {
-    replay();
-    learn();
-    tally_.off_policy.fetch_add(1);
-  }
+  if (replay_.size() >= settings_.start_of_worker()) replays_left_ = draws_.poisson(settings_.replay_ratio);
+  return steps;
+}
+
+int64_t ActorLearner::turn() {
+  int64_t steps = update();
+  while (replays_left_ > 0) steps += update();
   return steps;
 }
 
@@ -84,7 +91,7 @@ void ActorLearner::replay() {
 void ActorLearner::learn() {
   batch_.draw_noise(agent_->actions_drawn(), noise_);
   tally_.add(agent_->learn(batch_));
-  updates_.push_back(parameters_.step(agent_->network(), batch_.steps()));
+  parameters_.step(agent_->network(), batch_.steps());
 }
 
 void ActorLearner::save(std::ostream& out) const {
@@ -94,6 +101,7 @@ void ActorLearner::save(std::ostream& out) const {
   put(out, observation_);
   put(out, return_);
   put(out, length_);
+  put(out, replays_left_);
   replay_.save(out);
 }
 
@@ -105,6 +113,7 @@ void ActorLearner::load(std::istream& in) {
   take_into(in, observation_);
   return_ = take<double>(in);
   length_ = take<int64_t>(in);
+  replays_left_ = take<int64_t>(in);
   replay_.load(in);
   if (there.empty()) {
     between_episodes_ = true;

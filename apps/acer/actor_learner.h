@@ -21,11 +21,11 @@ class ActorLearner {
   /// `life`: how many processes this worker had before.
   ActorLearner(const Settings& settings, Parameters& parameters, Tally& tally, int worker, int life);
 
-  /// One update from what it does now, of at most a window of steps; then, once there is enough to replay, as many as
-  /// Poisson's distribution says from what it did before. Gives how many steps it took.
+  /// One update: from what it does now, of at most a window of steps, or from what it did before, of which, once there
+  /// is enough to replay, as many follow as Poisson's distribution says. Gives how many steps it took.
+  int64_t update();
+  /// The next one from what it does now, and all that follow it.
   int64_t turn();
-  /// The updates of the last turn, in order.
-  const std::vector<shared::Update>& updates() const { return updates_; }
 
   /// All that decides what it does next but for the parameters.
   void save(std::ostream& out) const;
@@ -48,7 +48,7 @@ class ActorLearner {
   bool between_episodes_ = true;
   double return_ = 0;
   int64_t length_ = 0;
-  std::vector<shared::Update> updates_;
+  int64_t replays_left_ = 0;
 };
 
 }  // namespace farad::acer

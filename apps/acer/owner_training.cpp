@@ -23,7 +23,7 @@ int64_t learn_by_calls(const OwnerRef& owner, const Settings& settings, int work
   const auto tally = std::make_unique<Tally>();
   OwnedParameters parameters(owner, *tally);
   ActorLearner learner(settings, parameters, *tally, worker, 0);
-  while (!parameters.told_to_stop()) learner.turn();
+  while (!parameters.told_to_stop()) learner.update();
   return tally->steps;
 }
 

@@ -63,9 +63,6 @@ void check(const Settings& settings) {
   require(settings.replay_ratio == 0 || settings.replay_start < settings.steps,
           "replay would never start: it begins after " + std::to_string(settings.replay_start) +
               " steps, and there are only " + std::to_string(settings.steps) + "; see --replay-start");
-  require(settings.checkpoint_every == 0 ||
-              (settings.policy != shared::Policy::AllReduced && settings.policy != shared::Policy::Averaged),
-          "workers that meet cannot stop while others wait for them; --checkpoint-every is for other policies");
   require(!settings.resume || settings.inject == Fault::None,
           "what a faulty training keeps by mistake is in no checkpoint; --inject cannot --resume");
   require(rules.discount > 0 && rules.discount <= 1, "a discount is more than 0 and at most 1");

@@ -87,17 +87,18 @@ class Coordinator {
     if (settings_.resume) resume();
     if (is_logged(settings_)) clear_logs(settings_.out);
     Checkpoint::clear(checkpoint_.at_end());
+    Checkpoint::clear(checkpoint_.next());
     start_evaluator();
     if (settings_.policy == shared::Policy::Managed) start_manager();
     for (int i = 0; i < settings_.workers; ++i) start_worker(i);
     Every report_due(settings_.report_every, board_.steps), evaluation_due(settings_.evaluate_every, board_.steps),
-        checkpoint_due(settings_.checkpoint_every, board_.steps);
+        save_due(settings_.checkpoint_every, board_.steps);
     while (look_after_workers()) {
       wait_for_evaluation(milliseconds(20));
       const int64_t steps = board_.steps;
       if (report_due(steps)) report();
       if (!evaluating_ && evaluation_due(steps)) ask_for_evaluation();
-      if (checkpoint_due(steps)) save_with_workers();
+      if (const int64_t number = checkpoint_due(save_due); number > 0) save_with_workers(number);
     }
     end_manager();
     finish();
@@ -131,9 +132,20 @@ class Coordinator {
     ::waitpid(process, nullptr, 0);
   }
 
+  /// Returns once it has its seat at the model. Gradients that come together are added up in the order of seats, and so
+  /// those have to be taken in the order of the workers for a seed to decide the sum.
   void start_worker(int worker) {
     auto& [process, life] = workers_[static_cast<size_t>(worker)];
-    process = start_process([&, life = life] { work(settings_, shared_, board_, worker, life); });
+    Pipe seated;
+    process = start_process([&, life = life] {
+      shared_.model.worker();
+      seated.close_writing();
+      work(settings_, shared_, board_, worker, life);
+    });
+    seated.close_writing();
+    char nothing = 0;
+    while (::read(seated.reading(), &nothing, 1) < 0 && errno == EINTR) {  // Ends when it closes its end, or ends.
+    }
   }
 
   void start_manager() {
@@ -197,15 +209,25 @@ class Coordinator {
     const auto last = checkpoint_.last();
     shared_.model.load(Checkpoint::model(last));
     load_counts(Checkpoint::counts(last), board_, settings_.workers);
+    if (const uint64_t every = versions_between_checkpoints(settings_); workers_meet(settings_) && every > 0)
+      board_.resumed = static_cast<int64_t>(shared_.model.version() / every);
     metrics_ = Metrics(board_, settings_.workers, settings_.capacity_of_worker() * settings_.workers,
                        bytes_of(*shared_.network));
     std::printf("  goes on after %ld steps, from %s\n", static_cast<long>(board_.steps), last.c_str());
   }
 
-  /// A checkpoint while the workers wait, each between two turns. None if some have ended: then all do soon.
-  void save_with_workers() {
-    Checkpoint::clear(checkpoint_.next());
-    const int64_t number = ++board_.checkpoint;
+  /// The number of a checkpoint that it is time for, else 0. Workers that meet stop by themselves.
+  int64_t checkpoint_due(Every& due) {
+    if (!workers_meet(settings_)) return due(board_.steps) ? board_.checkpoint + 1 : 0;
+    int64_t most = 0;
+    for (const auto& tally : board_.tallies) most = std::max(most, tally.saved.load());
+    return most > board_.resumed ? most : 0;
+  }
+
+  /// A checkpoint while the workers wait, each between two updates. None if some have ended: then all do soon. Nor if
+  /// one does not come, because it takes another's place and waits for those who wait here.
+  void save_with_workers(int64_t number) {
+    board_.checkpoint = number;
     board_.changes.announce();
     const auto count = [&](auto is_so) {
       int sum = 0;
@@ -213,11 +235,19 @@ class Coordinator {
       return sum;
     };
     const auto waited_for = [&] { return count([&](pid_t p, int64_t saved) { return p > 0 && saved < number; }); };
+    const auto deadline = Clock::now() + std::chrono::seconds(10);
     for (auto before = board_.changes.count(); waited_for() > 0 && look_after_workers();) {
+      if (workers_meet(settings_) && Clock::now() > deadline) break;
       board_.changes.wait(before, milliseconds(20));  // No longer: that a worker has ended is not announced.
       before = board_.changes.count();
     }
-    if (count([](pid_t p, int64_t) { return p > 0; }) == settings_.workers) save(checkpoint_.next());
+    if (waited_for() == 0 && count([](pid_t p, int64_t) { return p > 0; }) == settings_.workers) {
+      save(checkpoint_.next());
+      std::printf("%s  saved at %ld steps%s", terminal_ ? "\r" : "", static_cast<long>(board_.steps),
+                  terminal_ ? "  " : "\n");
+      std::fflush(stdout);
+    }
+    Checkpoint::clear(checkpoint_.next());
     board_.resumed = number;
     board_.changes.announce();
   }

@@ -2,6 +2,8 @@
 
 #include <farad/error.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "acer/actor_learner.h"
@@ -20,6 +22,15 @@ bool is_done(const Settings& settings, const Board& board, const Tally& tally) {
   // In step with the others, the end must not depend on how fast they are, so that a seed decides all of it.
   if (settings.policy == Policy::AllReduced) return tally.steps >= settings.steps / settings.workers;
   return board.steps >= settings.steps;
+}
+
+/// The number of the last checkpoint that workers are to save their parts of. Where they meet, all of them have to stop
+/// at the same version, since none gets any further alone: it follows from the version, which is the same for all of
+/// them.
+int64_t checkpoint_asked_for(const Settings& settings, const Board& board, const shared::Model& model) {
+  if (!workers_meet(settings)) return board.checkpoint;
+  const uint64_t every = versions_between_checkpoints(settings);
+  return every == 0 ? 0 : static_cast<int64_t>(model.version() / every);
 }
 
 /// What it has sent off, or has in a copy of its own, is in the model from then on.
@@ -41,6 +52,18 @@ bool is_logged(const Settings& settings) {
   return (settings.policy == Policy::Locked || settings.policy == Policy::Hogwild) && !settings.resume;
 }
 
+bool workers_meet(const Settings& settings) {
+  return settings.policy == Policy::AllReduced || settings.policy == Policy::Averaged;
+}
+
+uint64_t versions_between_checkpoints(const Settings& settings) {
+  if (settings.checkpoint_every == 0) return 0;
+  const double windows = static_cast<double>(settings.checkpoint_every) / static_cast<double>(settings.window);
+  const int each = settings.policy == Policy::Averaged ? shared::Options().average_every : 1;
+  const double versions = windows * (1 + settings.replay_ratio) / (each * settings.workers);
+  return static_cast<uint64_t>(std::max<int64_t>(std::llround(versions), 1));
+}
+
 void work(const Settings& settings, SharedModel& shared, Board& board, int worker, int life) {
   std::ofstream log;
   if (is_logged(settings)) log.open(log_of(settings.out, worker, life), std::ios::binary);
@@ -55,18 +78,17 @@ void work(const Settings& settings, SharedModel& shared, Board& board, int worke
   }
   while (!is_done(settings, board, tally)) {
     const auto before = board.changes.count();
-    if (const int64_t asked = board.checkpoint; asked > board.resumed) {
-      if (tally.saved < asked) {
-        if (settings.policy == Policy::Managed) shared.model.settle();
-        save_worker(learner, checkpoint.next(), worker);
-        tally.saved = asked;
-        board.changes.announce();
-      } else {
-        board.changes.wait(before, std::chrono::seconds(1));
-      }
-      continue;
+    const int64_t asked = checkpoint_asked_for(settings, board, shared.model);
+    if (asked <= board.resumed) {
+      board.steps.fetch_add(learner.update());
+    } else if (tally.saved < asked) {
+      if (settings.policy == Policy::Managed) shared.model.settle();
+      save_worker(learner, checkpoint.next(), worker);
+      tally.saved = asked;
+      board.changes.announce();
+    } else {
+      board.changes.wait(before, std::chrono::seconds(1));
     }
-    board.steps.fetch_add(learner.turn());
   }
   settle(shared.model);
   save_worker(learner, checkpoint.at_end(), worker);

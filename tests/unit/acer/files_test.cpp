@@ -218,6 +218,27 @@ TEST(AllReduced, ASeedDecidesEverything) {
   EXPECT_EQ(model_of(one.path()), model_of(other.path()));
 }
 
+TEST(AllReduced, ARunThatWasKilledGoesOnFromItsLastCheckpointToTheBit) {
+  TemporaryDirectory whole, halves;
+  const std::vector<std::string> options{"--workers", "2",          "--replay-start",   "300",
+                                         "--policy",  "allreduced", "--evaluate-every", "0"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), options.begin(), options.end());
+    return more;
+  };
+  const auto done = acer(with({"--steps", "8000", "--out", whole.path()}));
+  ASSERT_EQ(done.code, 0) << done.said;
+  {
+    auto all = with({"--steps", "100000000", "--checkpoint-every", "1000", "--out", halves.path()});
+    all.insert(all.begin(), FARAD_ACER);
+    Program program(std::move(all));
+    ASSERT_TRUE(program.hear("saved at")) << program.said();
+  }  // It is killed.
+  const auto resumed = acer(with({"--steps", "8000", "--resume", "--out", halves.path()}));
+  ASSERT_EQ(resumed.code, 0) << resumed.said;
+  EXPECT_EQ(model_of(halves.path()), model_of(whole.path()));
+}
+
 TEST(Compare, DrawsRunsAndTellsWhenTheyWereSolved) {
   TemporaryDirectory directory;
   for (const char* name : {"/a", "/b"}) {

@@ -16,6 +16,11 @@ struct Algorithms {
   /// and one step's copies go on while another's wait.
   size_t slice_bytes = 512 << 10;
 
+  /// Of so many members, tensors below that go around by doubling: fewer letters than to each member from each other
+  /// one, but one round after the other.
+  int doubling_members = 16;
+  size_t doubling_below = 4 << 10;
+
   /// What large tensors go by; if not said, whichever lets the busiest machine send less.
   enum class Large { ByPlace, Slices, Ring };
   Large large = Large::ByPlace;

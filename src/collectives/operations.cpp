@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "collectives/doubling.h"
 #include "collectives/exchange.h"
 #include "collectives/reduction.h"
 #include "collectives/ring.h"
@@ -20,6 +21,11 @@ using at::Tensor;
 
 bool is_large(const Tensor& input, const Session& session) {
   return session.size() > 1 && input.nbytes() >= session.algorithms().slices_from;
+}
+
+bool is_for_doubling(const Tensor& input, const Session& session) {
+  const auto& numbers = session.algorithms();
+  return session.size() >= numbers.doubling_members && input.nbytes() < numbers.doubling_below;
 }
 
 Signature signature_of(Operation operation, const std::vector<Tensor>& inputs, int64_t number = 0, Op op = Op::Sum) {
@@ -87,14 +93,16 @@ Tensor reduce_whole(const Ticket& ticket, const Signature& signature, const Tens
 Tensor all_reduce(const Ticket& ticket, const Tensor& input, Op op) {
   const auto& session = ticket.session();
   const auto signature = signature_of(Operation::AllReduce, {input}, 0, op);
-  if (!is_large(input, *session)) return reduce_whole(ticket, signature, input, op);
-  const auto reduce_large =
-      session->algorithms().large == Algorithms::Large::Ring ? reduce_in_a_ring : reduce_in_slices;
-  if (auto result = reduce_large(ticket, signature, input, op)) return *std::move(result);
+  const bool large = is_large(input, *session), doubling = is_for_doubling(input, *session);
+  if (!large && !doubling) return reduce_whole(ticket, signature, input, op);
+  const auto reduce_so = doubling                                                 ? reduce_by_doubling
+                         : session->algorithms().large == Algorithms::Large::Ring ? reduce_in_a_ring
+                                                                                  : reduce_in_slices;
+  if (auto result = reduce_so(ticket, signature, input, op)) return *std::move(result);
 
   // A gradient goes through it. That takes one step; and of two members there is nothing to be gained by slices then.
   constexpr auto first = differentiable_meeting;
-  if (session->size() == 2) return reduce_whole(ticket, signature, input, op, first);
+  if (!large || session->size() == 2) return reduce_whole(ticket, signature, input, op, first);
   auto gather = of_same(ticket, signature, reduce_own_slice(ticket, signature, input, op, first), first + 1);
   gather.keeps_own = false;
   return at::reshape(at::cat(exchange(session, std::move(gather)).tensors), input.sizes());

@@ -20,6 +20,12 @@ std::string seconds(std::chrono::milliseconds span) {
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
+std::vector<int> united(const std::vector<int>& some, const std::vector<int>& more) {
+  std::vector<int> all;
+  std::set_union(some.begin(), some.end(), more.begin(), more.end(), std::back_inserter(all));
+  return all;
+}
+
 /// All members know the same of where each of them is.
 Algorithms settled(Algorithms algorithms, const GroupId& id, const net::Fabric& fabric) {
   if (algorithms.large != Algorithms::Large::ByPlace) return algorithms;
@@ -169,7 +175,7 @@ Session::Attendance Session::attend(Request request) {
   }
   auto& fabric = services_.fabric;
   awaited->waiter = fabric.driver().make_waiter();
-  here.deadline_ = base::deadline_after(fabric.runtime().now(), timeout_);
+  here.deadline_ = base::deadline_after(fabric.runtime().now(), timeout_ + timeout_ * request.chain.round / 16);
   here.path_ = request.path;
   start(std::move(request), here.deadline_, [awaited](Outcome outcome) {
     awaited->outcome = std::move(outcome);
@@ -197,9 +203,7 @@ void Session::start(Request request, base::TimePoint deadline, std::function<voi
   {
     base::Lock lock(mutex_);
     waiting_[request.path] = std::move(done);
-    std::vector<int> others;
-    std::set_union(request.to.begin(), request.to.end(), request.from.begin(), request.from.end(),
-                   std::back_inserter(others));
+    auto others = united(united(request.to, request.from), request.chain.concerned);
     meetings_.open(request.path, request.from, std::move(others), request.signature, effects);
     for (const int member : request.from) {
       const bool hears = std::binary_search(request.to.begin(), request.to.end(), member);

@@ -62,6 +62,12 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Whoever started that does not wait for it any more. Nothing happens if it is over.
   void abandon(const Path& path);
 
+  /// Of meetings that wait for each other, in rounds, so that not everybody hears from everybody.
+  struct Chain {
+    /// Later ones have more patience, so that whoever waits for the one that does not come says so first.
+    int round = 0;
+    std::vector<int> concerned = {};  ///< those that hear if it fails here, beside whom it goes to and comes from
+  };
   struct Request {
     Path path;
     Signature signature;
@@ -70,6 +76,7 @@ class Session : public std::enable_shared_from_this<Session> {
     std::vector<int> to;              ///< who gets a letter, with or without a tensor
     std::vector<int> from;            ///< who is waited for
     bool can_return = true;           ///< see Contribution
+    Chain chain = {};
   };
   struct Outcome {
     base::Status status;

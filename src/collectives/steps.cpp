@@ -29,9 +29,10 @@ void Steps::reserve() {
 }
 
 Session::Attendance Steps::begin(uint64_t which, const std::vector<int>& to, const std::vector<int>& from,
-                                 const std::function<at::Tensor(int member)>& gives) {
+                                 const std::function<at::Tensor(int member)>& gives, Session::Chain chain) {
   Session::Request request{
       ticket_.exchange(which), which == first_meeting ? signature_ : without_shapes_, {}, {}, to, from};
+  request.chain = std::move(chain);
   request.tensors.resize(static_cast<size_t>(members()));
   request.requires_grad.assign(static_cast<size_t>(members()), requires_grad_);
   for (const int member : to) request.tensors[static_cast<size_t>(member)] = passing(gives(member));
@@ -49,9 +50,9 @@ void Steps::fail(uint64_t which, const std::vector<int>& members, const base::St
   session_.say_failed(ticket_.exchange(which), members, why);
 }
 
-bool Steps::somebody_wants_a_gradient(const Came& came) const {
-  return requires_grad_ ||
-         std::any_of(came.begin(), came.end(), [](const auto& each) { return each.second.requires_grad; });
+bool Steps::somebody_wants_a_gradient(const Came& came) {
+  for (const auto& [member, contribution] : came) requires_grad_ = requires_grad_ || contribution.requires_grad;
+  return requires_grad_;
 }
 
 at::Tensor Steps::memory_for(const at::Tensor& like) const {

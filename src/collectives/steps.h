@@ -32,14 +32,15 @@ class Steps {
 
   /// Of all members or of some; `gives` is asked for what goes to each of `to`. Shapes are said in the first only.
   Session::Attendance begin(uint64_t which, const std::vector<int>& to, const std::vector<int>& from,
-                            const std::function<at::Tensor(int member)>& gives);
+                            const std::function<at::Tensor(int member)>& gives, Session::Chain chain = {});
   /// Waits, and throws what went wrong.
   Came finish(Session::Attendance& attendance);
   /// Those that wait for this member there do so in vain.
   void fail(uint64_t which, const std::vector<int>& members, const base::Status& why);
 
-  /// Whether a member's input requires a gradient, as all know once they have met.
-  bool somebody_wants_a_gradient(const Came& came) const;
+  /// Whether an input requires a gradient, of this member or of any that it has heard from, as far as `came` is the
+  /// last of that. What is sent from now on says so too.
+  bool somebody_wants_a_gradient(const Came& came);
   /// Not cleared, and recycled: to take 128 MiB from the system costs more than to reduce them.
   at::Tensor memory_for(const at::Tensor& like) const;
 
@@ -49,7 +50,7 @@ class Steps {
   const Ticket& ticket_;
   Session& session_;
   const std::shared_ptr<void> alive_;  // Keeps the fabric; null if it is gone.
-  const bool requires_grad_;
+  bool requires_grad_;
   const Signature signature_;
   Signature without_shapes_;
   std::vector<int> others_;

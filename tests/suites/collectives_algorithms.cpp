@@ -1,6 +1,8 @@
 // The same comes of every algorithm, to the bit; whatever the size, the dtype and the number of members.
 
+#include <atomic>
 #include <limits>
+#include <thread>
 
 #include "collectives/algorithms.h"
 #include "collectives/operations.h"
@@ -21,8 +23,11 @@ struct Choice {
   const char* name;
   Algorithms algorithms;
 };
+constexpr size_t always = std::numeric_limits<size_t>::max();
+constexpr Algorithms doubling{.slices_from = always, .doubling_members = 2, .doubling_below = always};
 constexpr Choice choices[] = {
-    {"whole", {.slices_from = std::numeric_limits<size_t>::max()}},
+    {"whole", {.slices_from = always}},
+    {"doubling", doubling},
     {"slices in one step", {.slices_from = 0}},
     {"slices in many steps", {.slices_from = 0, .slice_bytes = 64}},
     {"slices of one element", {.slices_from = 0, .slice_bytes = 1}},
@@ -30,10 +35,11 @@ constexpr Choice choices[] = {
     {"a ring of many pieces", {.slices_from = 0, .slice_bytes = 64, .large = Algorithms::Large::Ring}},
 };
 
-std::shared_ptr<collectives::Session> session_of(Worker& worker, const Algorithms& algorithms) {
+std::shared_ptr<collectives::Session> session_of(Worker& worker, const Algorithms& algorithms,
+                                                 std::chrono::milliseconds timeout = 20s) {
   std::vector<uint16_t> ranks;
   for (int rank = 0; rank < worker.size(); ++rank) ranks.push_back(static_cast<uint16_t>(rank));
-  return detail::WorkerCore::of(worker).groups().make(std::move(ranks), worker.rank(), 20s, algorithms);
+  return detail::WorkerCore::of(worker).groups().make(std::move(ranks), worker.rank(), timeout, algorithms);
 }
 
 /// Sums of these depend on their order, where they are of floating point.
@@ -124,6 +130,66 @@ TEST_P(CollectivesSuite, MembersWhoseSizesAskForDifferentAlgorithmsHearOfItAtOnc
     message_of<Error>([&] { group.rank() == 2 ? group.barrier() : (void)group.all_reduce(large); });
     EXPECT_EQ(group.all_reduce(large).sum().item<double>(), 1'500'000) << "the group goes on";
   });
+}
+
+TEST_P(CollectivesSuite, ByDoublingTooWhoCallsSomethingElseIsHeardOfByAll) {
+  auto workers = start(5);
+  workers.each([&](Worker& worker) {
+    const auto session = session_of(worker, doubling);
+    const auto reduce = [&](const Tensor& input) { return collectives::all_reduce(Ticket(session), input, Op::Sum); };
+    for (const int odd : {0, 2, 4}) {
+      const bool mine = worker.rank() == odd;
+      const auto other_size = message_of<Error>([&] { reduce(at::ones({mine ? 3 : 2})); });
+      EXPECT_THAT(other_size, testing::HasSubstr("all_reduce(Sum, float32 [3])")) << odd;
+      const auto other_call =
+          message_of<Error>([&] { mine ? collectives::barrier(Ticket(session)) : (void)reduce(at::ones({2})); });
+      EXPECT_THAT(other_call, testing::HasSubstr("barrier")) << odd;
+      EXPECT_EQ(reduce(at::ones({2})).sum().item<double>(), 10) << "the group goes on";
+    }
+  });
+}
+
+TEST_P(CollectivesSuite, ByDoublingTooWhoDoesNotComeFailsAllOthers) {
+  auto workers = start(5);
+  workers.each([&](Worker& worker) {
+    const auto session = session_of(worker, doubling, 300ms);
+    const auto reduce = [&] { return collectives::all_reduce(Ticket(session), at::ones({2}), Op::Sum); };
+    farad::Group together(worker);
+    if (worker.rank() == 2) {
+      (void)session->begin(0);  // What it does instead takes part in nothing.
+    } else {
+      const auto text = message_of<Timeout>(reduce);
+      EXPECT_THAT(text, testing::HasSubstr("did not come in 300 ms"));
+      if (worker.rank() == 1) {  // It waits for that one.
+        EXPECT_THAT(text, testing::HasSubstr("rank 2 (worker2)"));
+      }
+    }
+    together.barrier();
+    const auto patient = session_of(worker, doubling);
+    EXPECT_EQ(collectives::all_reduce(Ticket(patient), at::ones({2}), Op::Sum).sum().item<double>(), 10);
+  });
+}
+
+TEST_P(CollectivesSuite, ByDoublingTooALostMemberFailsAllOthers) {
+  auto workers = start(5);
+  std::atomic<int> ready{0}, told{0};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 5; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto session = session_of(workers[rank], doubling);
+      const auto reduce = [&] { return collectives::all_reduce(Ticket(session), at::ones({2}), Op::Sum); };
+      reduce();
+      ++ready;
+      if (rank == 3) return;
+      EXPECT_THAT(message_of<PeerLost>(reduce), testing::HasSubstr("rank 3 (worker3)"));
+      ++told;
+    });
+  }
+  EXPECT_TRUE(eventually([&] { return ready == 5; }));
+  threads[3].join();
+  workers.drop(3);
+  for (const int rank : {0, 1, 2, 4}) threads[rank].join();
+  EXPECT_EQ(told, 4);
 }
 
 }  // namespace farad::test

@@ -132,7 +132,7 @@ bool SystemBell::yield(Looks& looks, News news) {
     ::sched_yield();
     const auto after = base::Clock::now();
     came = (this->*news)();
-    if (!yielding.note(before, after)) return came;
+    if (!yielding.note(before, after, came)) return came;
     before = after;
   }
   yielding.note_wait(came);

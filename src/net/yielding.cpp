@@ -11,8 +11,8 @@ bool Yielding::willing(base::TimePoint now) {
   return false;
 }
 
-bool Yielding::note(base::TimePoint from, base::TimePoint to) {
-  if (to - from < long_yield) return true;
+bool Yielding::note(base::TimePoint from, base::TimePoint to, bool came) {
+  if (to - from < (came ? long_yield : long_in_vain)) return true;
   paused_until_ = to + next_pause_;
   next_pause_ = std::min<base::Duration>(next_pause_ * 2, longest_pause);
   went_well_ = 0;

@@ -20,14 +20,17 @@ class Yielding {
  public:
   static constexpr int most_per_wait = 4;
   /// More than a switch to the peer, a short function there and the way back.
-  static constexpr auto long_yield = std::chrono::microseconds(50);
+  static constexpr auto long_in_vain = std::chrono::microseconds(50);
+  /// If it brought what we wait for then it was the peer that had the core, and a peer may compute for longer: its part
+  /// of a backward pass, say. But not for as long as the time slice of a third one.
+  static constexpr auto long_yield = std::chrono::microseconds(500);
   static constexpr auto first_pause = std::chrono::milliseconds(20);
   static constexpr auto longest_pause = std::chrono::seconds(2);
 
   /// Before a wait.
   bool willing(base::TimePoint now);
   /// How a yield went. False if it took so long that this wait had better be slept.
-  bool note(base::TimePoint from, base::TimePoint to);
+  bool note(base::TimePoint from, base::TimePoint to, bool came);
   /// What the wait was for came while we yielded, or it did not.
   void note_wait(bool came);
 

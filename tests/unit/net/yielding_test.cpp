@@ -17,7 +17,7 @@ struct Core {
     if (!yielding.willing(now)) return false;
     const auto from = now;
     now += took;
-    if (!yielding.note(from, now)) return false;
+    if (!yielding.note(from, now, came)) return false;
     yielding.note_wait(came);
     return true;
   }
@@ -26,6 +26,13 @@ struct Core {
 TEST(Yielding, GoesOnAsLongAsItIsQuickAndOfUse) {
   Core core;
   for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(core.wait(3us, true));
+}
+
+TEST(Yielding, GoesOnBesideAPeerThatComputes) {
+  Core core;
+  for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(core.wait(200us, true));
+  EXPECT_FALSE(core.wait(200us, false));  // That was not the peer.
+  EXPECT_FALSE(core.yielding.willing(core.now));
 }
 
 TEST(Yielding, PausesWhenSomebodyElseHadTheCore) {

@@ -30,6 +30,17 @@ std::map<int, ShardPlan> plans_of(const std::vector<Coordinator::Group>& groups,
   return plans;
 }
 
+/// That passes of these contexts count, before those are called who would have to ask for it.
+void tell_commits(autograd::Service& gradients, const std::vector<int64_t>& contexts, const std::vector<int>& owners) {
+  for (const auto id : contexts) {
+    const auto context = gradients.contexts().find(autograd::ContextId(id));
+    if (!context) continue;
+    for (const int owner : owners) {
+      gradients.backward().send_commits(*context, base::Rank(static_cast<uint16_t>(owner)));
+    }
+  }
+}
+
 [[noreturn]] void raise(base::Code code, const std::string& text) {
   std::rethrow_exception(base::Status(code, text).exception());
 }
@@ -89,6 +100,7 @@ std::string Coordinator::name_of_step(uint64_t step) const {
 
 bool Coordinator::step(std::vector<int64_t> contexts, double scale, bool finite) {
   const Turn turn(*this);
+  tell_commits(services_.own.gradients(), contexts, owners_);
   Recipe recipe{++step_, std::move(contexts), rates_, scale, finite, false};
   if (parts_.size() == 1) return step_alone(recipe);
   if (!prepare(recipe)) return false;
@@ -217,6 +229,7 @@ void Coordinator::fail(uint64_t step, size_t part, const std::exception_ptr& err
 double Coordinator::clip_grad_norm(int64_t context, double max_norm) {
   TORCH_CHECK(max_norm >= 0, "[optim] clip_grad_norm: the norm can be at most ", max_norm, "?");
   const Turn turn(*this);
+  tell_commits(services_.own.gradients(), {context}, owners_);
   double sum = 0;
   await("clip_grad_norm", all<&Participant::squared_norm>(context), [&](const auto& part) { sum += part.wait(); });
   const double norm = std::sqrt(sum);
@@ -230,6 +243,7 @@ double Coordinator::clip_grad_norm(int64_t context, double max_norm) {
 void Coordinator::clip_grad_value(int64_t context, double max_value) {
   TORCH_CHECK(max_value >= 0, "[optim] clip_grad_value: a value can be at most ", max_value, "?");
   const Turn turn(*this);
+  tell_commits(services_.own.gradients(), {context}, owners_);
   await("clip_grad_value", all<&Participant::clamp_gradients>(context, max_value),
         [](const auto& part) { part.wait(); });
 }

@@ -81,7 +81,7 @@ void Model::State::sit(uint32_t there) {
   writer.emplace(segment, seat);
   reader.emplace(segment, policy() != Policy::Hogwild);
   if (own_layout) {
-    Segment::create(name + "-own", *own_layout, {}, own).raise();
+    Segment::create(name + "-own", *own_layout, {.keeps = false}, own).raise();  // What is killed takes it with it.
     renew_own();
   }
   stepper.emplace(home(), home_layout(), settings);

@@ -148,6 +148,13 @@ class Known final : public TorchOptimizer {
     optimizer_.state()[key] = std::move(known);
   }
 
+  void set_steps([[maybe_unused]] const at::Tensor& tensor, [[maybe_unused]] int64_t steps) override {
+    if constexpr (CountsSteps<State>) {
+      const auto& known = optimizer_.state().at(compat::state_key<States>(tensor));
+      static_cast<State&>(*known).step(steps);
+    }
+  }
+
  private:
   Optimizer optimizer_;
 };

@@ -30,6 +30,8 @@ class TorchOptimizer {
   virtual std::optional<ParameterState> state(const at::Tensor& tensor) const = 0;
   /// Takes the tensors as its own.
   virtual void set_state(const at::Tensor& tensor, const std::optional<ParameterState>& state) = 0;
+  /// Of a tensor that it has a state of: how often it was stepped. Nothing, if the optimizer does not count.
+  virtual void set_steps(const at::Tensor& tensor, int64_t steps) = 0;
 };
 
 /// Throws if there is no such kind or its options are not in order.

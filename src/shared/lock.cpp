@@ -13,6 +13,9 @@ namespace {
 
 /// To wake one that waits takes up to 50 us; beyond this it is not about to come.
 constexpr auto courtesy = std::chrono::microseconds(200);
+/// An update of a small model takes about 5 us, and to sleep and be woken several times that: it pays to look a few
+/// times first.
+constexpr auto glance = std::chrono::microseconds(20);
 
 timespec to_timespec(base::TimePoint when) {
   // steady_clock is CLOCK_MONOTONIC.
@@ -35,7 +38,7 @@ void Lock::prepare() {
 
 base::Status Lock::acquire(Manners& manners, base::TimePoint deadline, bool& abandoned) {
   if (manners.others_wait) let_others_go_first(manners);
-  int result = ::pthread_mutex_trylock(&mutex_);
+  int result = try_for_a_while();
   if (result == EBUSY) {
     if (deadline == base::never) {
       result = ::pthread_mutex_lock(&mutex_);
@@ -59,11 +62,21 @@ void Lock::release(Manners& manners) {
   ::pthread_mutex_unlock(&mutex_);
 }
 
-/// The kernel's mark in the lock itself, which needs no count that one who is killed could leave wrong.
-bool Lock::somebody_waits() const {
-  const auto word = __atomic_load_n(&mutex_.__data.__lock, __ATOMIC_RELAXED);
-  return (static_cast<uint32_t>(word) & FUTEX_WAITERS) != 0;
+int Lock::try_for_a_while() {
+  const int result = ::pthread_mutex_trylock(&mutex_);
+  if (result != EBUSY) return result;
+  for (const auto end = base::Clock::now() + glance; base::Clock::now() < end;) {
+    if (!is_taken()) return ::pthread_mutex_trylock(&mutex_);  // Who comes between has it for another while.
+  }
+  return EBUSY;
 }
+
+/// That of the kernel, which needs no count of ours that one who is killed could leave wrong.
+uint32_t Lock::word() const { return static_cast<uint32_t>(__atomic_load_n(&mutex_.__data.__lock, __ATOMIC_RELAXED)); }
+
+bool Lock::is_taken() const { return (word() & FUTEX_TID_MASK) != 0; }
+
+bool Lock::somebody_waits() const { return (word() & FUTEX_WAITERS) != 0; }
 
 void Lock::let_others_go_first(const Manners& manners) const {
   const auto enough = base::Clock::now() + courtesy;

@@ -30,6 +30,9 @@ class Lock {
 
  private:
   void let_others_go_first(const Manners& manners) const;
+  int try_for_a_while();
+  uint32_t word() const;
+  bool is_taken() const;
   bool somebody_waits() const;
 
   pthread_mutex_t mutex_;

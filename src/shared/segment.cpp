@@ -9,7 +9,7 @@ namespace farad::shared {
 namespace {
 
 constexpr uint64_t our_magic = 0x6c65646f6d726166;  // "farmodel"
-constexpr uint64_t our_format = 2;
+constexpr uint64_t our_format = 3;
 constexpr size_t page = 4096;
 
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
@@ -20,7 +20,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<double>:
 
 base::Status Segment::create(const std::string& name, const Layout& layout, Use use, std::shared_ptr<Segment>& out) {
   const auto& description = layout.description();
-  const size_t without_slots = pages(sizeof(Header)) + pages(description.size()) + 2 * pages(layout.bytes());
+  const size_t kept = use.keeps ? layout.bytes() : 0;
+  const size_t without_slots = pages(sizeof(Header)) + pages(description.size()) + pages(layout.bytes()) + pages(kept);
   const size_t slots = use.slots_per_seat * most_workers * pages(layout.slot_bytes());
   shm::Memory memory;
   auto status = shm::Memory::create("farad-model-" + name, without_slots + slots, memory);
@@ -36,6 +37,7 @@ base::Status Segment::create(const std::string& name, const Layout& layout, Use 
   header.members = use.members;
   header.description_bytes = description.size();
   header.values_bytes = layout.bytes();
+  header.kept_bytes = kept;
   header.lock.prepare();
   segment->find_parts();
   std::memcpy(segment->at(pages(sizeof(Header))), description.data(), description.size());
@@ -55,7 +57,7 @@ base::Status Segment::adopt(base::Fd fd, size_t size, std::shared_ptr<Segment>& 
   }
   const size_t described = header.description_bytes, room = size - pages(sizeof(Header));
   if (described > room || header.values_bytes > room || header.slot_bytes > room ||
-      header.slots_per_seat > most_slots ||
+      header.slots_per_seat > most_slots || header.kept_bytes != header.values_bytes ||
       pages(described) + 2 * pages(header.values_bytes) +
               header.slots_per_seat * most_workers * pages(header.slot_bytes) !=
           room) {
@@ -71,7 +73,7 @@ std::string Segment::description() const { return {at(pages(sizeof(Header))), he
 void Segment::find_parts() {
   values_ = pages(sizeof(Header)) + pages(header().description_bytes);
   kept_ = values_ + pages(header().values_bytes);
-  slots_ = kept_ + pages(header().values_bytes);
+  slots_ = kept_ + pages(header().kept_bytes);
 }
 
 size_t Segment::slot_offset(uint32_t seat, uint32_t number) const {

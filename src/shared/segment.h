@@ -91,6 +91,7 @@ struct Header {
   uint64_t policy;
   uint64_t description_bytes;
   uint64_t values_bytes;
+  uint64_t kept_bytes;  ///< as many, or 0 if nobody changes them in a way that has to be put back
   uint64_t slot_bytes;
   uint64_t slots_per_seat;  ///< 0 = the policy needs none
   uint64_t members;         ///< how many the first round waits for
@@ -126,13 +127,14 @@ struct Header {
 };
 
 /// The memory of one model: a header, what it is for, the values, room to keep the values while they are changed, and
-/// slots in which workers leave things for others, if the policy needs them.
+/// slots in which workers leave things for others, both if the policy needs them.
 class Segment {
  public:
   struct Use {
     uint64_t policy = 0;
     uint64_t slots_per_seat = 0;
     uint64_t members = 0;
+    bool keeps = true;  ///< whether it has room to keep the values in: a Writer needs it
   };
   static base::Status create(const std::string& name, const Layout& layout, Use use, std::shared_ptr<Segment>& out);
   /// Somebody else's.

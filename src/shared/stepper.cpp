@@ -61,16 +61,21 @@ void Stepper::step(const std::vector<at::Tensor>& gradients, double rate) {
     steps[i] = memory.steps->load(std::memory_order_relaxed);
     while (!memory.steps->compare_exchange_weak(steps[i], std::max<int64_t>(steps[i], 1) + 1)) {
     }
+    if (memory.remembered.empty()) continue;
     if (steps[i] == 0) {
       optimizer_->set_state(trained_[i], copy_of(memory.first));  // The first step is not like the others.
-    } else {
+      memory.given = false;
+    } else if (!memory.given) {
       optimizer_->set_state(trained_[i], optim::ParameterState{memory.remembered, steps[i] - 1});
+      memory.given = true;
+    } else {
+      optimizer_->set_steps(trained_[i], steps[i] - 1);  // The tensors are there: others change only what is in them.
     }
   }
   optimizer_->step(rate);
   for (size_t i = 0; i < gradients.size(); ++i) {
     trained_[i].mutable_grad() = at::Tensor();
-    if (!gradients[i].defined() || steps[i] != 0) continue;
+    if (!gradients[i].defined() || steps[i] != 0 || memories_[i].remembered.empty()) continue;
     const auto state = optimizer_->state(trained_[i]);
     if (!state) continue;
     for (const auto& [name, tensor] : state->tensors) memories_[i].remembered.at(name).copy_(tensor);

@@ -34,6 +34,7 @@ class Stepper {
     std::map<std::string, at::Tensor> remembered;  // in the segment
     at::Tensor average;                            // there too, if one is kept
     std::optional<optim::ParameterState> first;    // before the first step; most optimizers remember nothing then
+    bool given = false;                            // whether the optimizer has what is remembered for its own
   };
 
   std::vector<at::Tensor> trained_;

@@ -90,6 +90,20 @@ TEST_F(SharedProcess, HogwildCountsEachUpdateWhateverItsElementsLose) {
   EXPECT_LE(model.snapshot().tensors[0].second.max().item<float>(), 1'500.0f);
 }
 
+TEST_F(SharedProcess, WhoWantsTheLockGetsItBesideThoseWhoAlwaysDo) {
+  auto how = plan("fair");
+  auto module = zeroed();
+  auto model = Model::create(how.name, module, torch::optim::SGDOptions(1));
+  const pid_t greedy[] = {Nursery::bear<train>(how), Nursery::bear<train>(how)};
+  ASSERT_TRUE(wait_until([&] { return model.version() > 100; }));
+  how.steps = 100;
+  EXPECT_EQ(Nursery::bury(Nursery::bear<train>(how)), 0)
+      << "it gives up if it does not get the lock within its patience";
+  for (const pid_t one : greedy) Nursery::kill(one);
+  const auto snapshot = model.snapshot();
+  EXPECT_TRUE(all_are(snapshot, snapshot.version));
+}
+
 TEST_F(SharedProcess, TheNameOutlivesItsCreatorAndEndsWithTheLastHolder) {
   auto creator = plan("name");
   creator.creates = true;

@@ -8,6 +8,7 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 
+#include <chrono>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -188,6 +189,32 @@ TEST(SharedSeeds, OfAllWorkersOfManySeedsDifferInHalfOfTheirBits) {
   }
   EXPECT_NEAR(flipped / pairs, 32, 0.5);
 }
+
+class SharedPolicies : public testing::TestWithParam<Policy> {};
+
+TEST_P(SharedPolicies, AModelOfEachIsSavedAndGoesOn) {
+  const test::TemporaryDirectory directory;
+  Linear module = linear(), again(4, 3);
+  const Options options{.policy = GetParam(), .average_every = 1};
+  auto model = Model::create(fresh_name(), module, torch::optim::SGDOptions(0.5), options);
+  const auto step = [](Model& one) {
+    one.step({at::ones({3, 4}), at::ones({3})});
+    if (one.policy() == Policy::Managed) one.manage(std::chrono::seconds(10));
+  };
+  step(model);
+  model.save(directory.path());
+  auto other = Model::create(fresh_name(), again, torch::optim::SGDOptions(0.5), options);
+  other.load(directory.path());
+  step(model);
+  step(other);
+  EXPECT_EQ(other.version(), 2u);
+  expect_equal(module, again);
+  EXPECT_TRUE(at::equal(module->weight, linear()->weight - 1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, SharedPolicies,
+                         testing::Values(Policy::Locked, Policy::Hogwild, Policy::AllReduced, Policy::Managed,
+                                         Policy::Averaged));
 
 }  // namespace
 }  // namespace farad::shared

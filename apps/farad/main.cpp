@@ -88,6 +88,14 @@ CLI::App* add_audit(CLI::App& app, farad::audit::AuditOptions& options) {
   audit->add_option("--seed", options.seed, "Of all that is random")->type_name("S")->capture_default_str();
   audit->add_option("--inject", options.inject, "Plant a defect, which has to be found; \"list\" shows them")
       ->type_name("FAULT");
+  audit->add_option("--most-lost", options.most_lost, "Hogwild: which part of the element updates may be lost")
+      ->type_name("PART")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  audit->add_option("--patience", options.patience, "How long the processes of one part of the audit may take")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.001, 1e6))
+      ->capture_default_str();
   audit->add_option("--json", options.json, "Also write the report there; - prints it instead of the table")
       ->type_name("FILE");
   audit->footer(

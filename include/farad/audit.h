@@ -121,7 +121,7 @@ struct Evidence {
   std::vector<Sent> sent;           ///< by worker, then sequence
   std::vector<Applied> applied;     ///< by version
   std::vector<at::Tensor> replayed; /**< flat values of the parameters at each version when one process applies the same
-                                         updates in the same order */
+                                         updates in the same order; undefined where there was no room to keep it */
   at::Tensor first, last;           ///< flat values before and after
 
   const Sent* find_sent(int worker, uint64_t sequence) const;

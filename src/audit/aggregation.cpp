@@ -19,30 +19,36 @@ constexpr int parts = 8;
 constexpr int rounds = 5;
 
 struct Together {
-  at::Tensor of_all;  ///< what the workers' first gradients make
+  at::Tensor of_all;  ///< what the optimizer consumed of the workers' first gradients, together
   at::Tensor alone;   ///< what one process computes
   std::string sizes;
 };
+
+/// What the optimizer was given of the workers' first gradients, brought together: by the model where that does it,
+/// else here. What was never applied is not in it.
+at::Tensor consumed(const Materials& all) {
+  std::vector<at::Tensor> gradients;
+  std::vector<double> samples;
+  for (const auto& update : all.evidence.applied) {
+    if (update.parts.front().sequence != 1 || !update.values.defined()) continue;
+    if (all.options.policy == shared::Policy::AllReduced) return update.values;
+    gradients.push_back(update.values);
+    samples.push_back(static_cast<double>(all.board.sent(update.parts.front().worker, 1).samples));
+  }
+  return gradients.empty() ? at::zeros_like(all.evidence.first) : weighted_mean(gradients, samples);
+}
 
 Together first_round(const Materials& all) {
   Copy copy(all.training, all.options);
   copy.load(all.evidence.first);
   if (copy.wants_average()) copy.load_average(all.evidence.first);
-  std::vector<at::Tensor> gradients;
-  std::vector<int64_t> samples;
   std::vector<Batch> batches;
   Together found;
   for (int worker = 0; worker < all.options.workers; ++worker) {
-    gradients.push_back(all.board.first_gradient(worker));
-    samples.push_back(all.board.sent(worker, 1).samples);
     batches.push_back(copy.batch(worker, 1));
-    found.sizes += (worker == 0 ? "" : ", ") + std::to_string(samples.back());
+    found.sizes += (worker == 0 ? "" : ", ") + std::to_string(all.board.sent(worker, 1).samples);
   }
-  // Where the model itself brings them together, it is what the optimizer consumed.
-  const auto& applied = all.evidence.applied;
-  const bool by_the_model =
-      all.options.policy == shared::Policy::AllReduced && !applied.empty() && applied[0].values.defined();
-  found.of_all = by_the_model ? applied[0].values : aggregate(gradients, samples, all.options);
+  found.of_all = consumed(all);
   found.alone = copy.flat_gradient(copy.concatenate(batches));
   return found;
 }
@@ -70,18 +76,16 @@ class Student {
 };
 
 /// Of these batches, dealt out to so many workers.
-at::Tensor dealt_out(Copy& copy, const std::vector<Batch>& batches, int workers, const Options& options) {
+at::Tensor dealt_out(Copy& copy, const std::vector<Batch>& batches, int workers) {
   std::vector<at::Tensor> gradients;
-  std::vector<int64_t> samples;
+  std::vector<double> samples;
   const int each = parts / workers;
   for (int i = 0; i < workers; ++i) {
     const auto mine = copy.concatenate({batches.begin() + i * each, batches.begin() + (i + 1) * each});
     gradients.push_back(copy.flat_gradient(mine));
-    samples.push_back(mine.samples);
+    samples.push_back(static_cast<double>(mine.samples));
   }
-  auto clean = options;
-  clean.inject.clear();  // The first round shows what a defect makes of it.
-  return aggregate(gradients, samples, clean);
+  return weighted_mean(gradients, samples);
 }
 
 }  // namespace
@@ -95,22 +99,9 @@ at::Tensor weighted_mean(const std::vector<at::Tensor>& tensors, const std::vect
   return sum;
 }
 
-at::Tensor aggregate(const std::vector<at::Tensor>& gradients, const std::vector<int64_t>& samples,
-                     const Options& options) {
-  const size_t counted = gradients.size() - (options.inject == "drop-worker" ? 1 : 0);
-  auto sum = at::zeros_like(gradients.front());
-  int64_t weights = 0;
-  for (size_t i = 0; i < counted; ++i) {
-    const int64_t weight = options.inject == "divide-by-N" ? 1 : samples[i];
-    sum.add_(gradients[i], static_cast<double>(weight));
-    weights += weight;
-  }
-  return options.inject == "no-divide" || weights == 0 ? sum : sum.div_(static_cast<double>(weights));
-}
-
 Finding check_aggregation(const Materials& all) {
   const auto found = first_round(all);
-  return finding("C1", "the workers' gradients together are that of one process",
+  return finding("C1", "what the workers had applied is together that of one process",
                  relative_distance(found.of_all, found.alone), all.sum_tolerance(),
                  "relative, with " + found.sizes + " samples; cosine " + number(cosine(found.of_all, found.alone)));
 }
@@ -137,8 +128,8 @@ Finding check_any_number(const Materials& all) {
         const auto sequence = static_cast<uint64_t>(all.options.rounds + 2 + round * parts + i);
         batches.push_back(first.copy().batch(0, sequence));
       }
-      student.step(dealt_out(student.copy(), batches, workers, all.options));
-      first.step(dealt_out(first.copy(), batches, 1, all.options));
+      student.step(dealt_out(student.copy(), batches, workers));
+      first.step(dealt_out(first.copy(), batches, 1));
     }
     return student.copy().values();
   };

@@ -42,6 +42,19 @@ void check(const Training& training, const Options& options) {
   for (const char* fault : {"drop-worker", "duplicate", "alias-after-send", "private-optimiser", "private-step"}) {
     TORCH_CHECK(options.inject != fault || !together, "[audit] ", fault, " is planted under another policy");
   }
+  // One that is alone shares nothing with anybody: what it does is right, and nothing could be found.
+  for (const char* fault :
+       {"drop-worker", "same-seed", "no-lock", "divide-by-N", "private-optimiser", "private-step"}) {
+    TORCH_CHECK(options.inject != fault || options.workers > 1, "[audit] ", fault,
+                " is a defect of two workers or more, and there is one");
+  }
+  for (const char* fault : {"no-divide", "divide-by-N"}) {
+    TORCH_CHECK(options.inject != fault || options.policy == shared::Policy::AllReduced, "[audit] ", fault,
+                " is a defect of bringing gradients together, as Policy::AllReduced does");
+  }
+  TORCH_CHECK(options.most_lost >= 0 && options.most_lost <= 1, "[audit] a part between 0 and 1 may be lost, not ",
+              options.most_lost);
+  TORCH_CHECK(options.patience.count() > 0, "[audit] processes need some time, not ", options.patience.count(), " ms");
   TORCH_CHECK(options.average_every >= 1, "[audit] copies are averaged after at least 1 step, not ",
               options.average_every);
 }
@@ -124,7 +137,7 @@ Report run(const Training& training, const Options& options) {
   Materials all{training, options, board, evidence_in(board, first), {}, {}};
   all.replay = replay(training, options, all.evidence);
   all.evidence.replayed = all.replay.values;
-  if (options.policy != shared::Policy::Averaged) all.conservation = conserve(training, options);
+  all.conservation = conserve(training, options);
   report.findings = findings_of(all);
   report.updates = all.evidence.applied.size();
   report.staleness = staleness_of(all.evidence);

@@ -2,33 +2,23 @@
 
 #include <ATen/ops/from_blob.h>
 #include <farad/error.h>
-#include <sched.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <string>
+#include <utility>
+
+#include "base/futex.h"
 
 namespace farad::audit {
 namespace {
 
-constexpr uint64_t most_kept_bytes = uint64_t{256} << 20;
 constexpr uint64_t least_samples = 20;
-constexpr uint64_t specials = 5;
-
-/// Somebody else has to do something first.
-template <class Condition>
-void await(Condition holds) {
-  for (int i = 0; !holds(); ++i) {
-    if (i < 200) {
-      ::sched_yield();
-    } else {
-      ::usleep(50);  // On a machine with fewer cores than workers, who waits is in the way.
-    }
-  }
-}
+constexpr uint64_t specials = 4;
+constexpr uint32_t free = 0, taken = 1, waited_for = 2;  // of the lock
 
 }  // namespace
 
@@ -47,7 +37,7 @@ Board::Board(const Shape& shape) : shape_(shape) {
   const size_t applied = reserve(capacity_ * sizeof(AppliedRow));
   const size_t joined = reserve(static_cast<size_t>(shape.workers) * sizeof(Joined));
   const size_t delivered = reserve(static_cast<size_t>(shape.workers) * deliveries() * sizeof(uint64_t));
-  const size_t values = reserve((fixed() + static_cast<uint64_t>(shape.workers) + specials) * bytes_each);
+  const size_t values = reserve((fixed() + specials + static_cast<uint64_t>(shape.workers)) * bytes_each);
   bytes_ = at;
   void* memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -66,15 +56,20 @@ Board::~Board() { ::munmap(memory_, bytes_); }
 
 void Board::meet(uint32_t& turn) {
   const uint32_t all = ++turn * static_cast<uint32_t>(shape_.workers);
-  head_->arrivals.fetch_add(1);
-  await([&] { return head_->arrivals.load() >= all; });
+  auto& arrivals = head_->arrivals;
+  if (arrivals.fetch_add(1) + 1 == all) base::futex_wake(arrivals, INT_MAX);
+  for (uint32_t seen; (seen = arrivals.load()) < all;) base::futex_wait(arrivals, seen, base::never);
 }
 
 void Board::lock() {
-  await([&] { return head_->locked.exchange(1) == 0; });
+  uint32_t seen = free;
+  if (head_->locked.compare_exchange_strong(seen, taken)) return;
+  while (head_->locked.exchange(waited_for) != free) base::futex_wait(head_->locked, waited_for, base::never);
 }
 
-void Board::unlock() { head_->locked.store(0); }
+void Board::unlock() {
+  if (head_->locked.exchange(free) == waited_for) base::futex_wake(head_->locked, 1);
+}
 
 Board::AppliedRow& Board::append() {
   const uint64_t index = head_->appended.fetch_add(1);

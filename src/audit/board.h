@@ -7,6 +7,9 @@
 
 namespace farad::audit {
 
+/// Of what could grow with the number of updates, no more values than that are kept.
+inline constexpr uint64_t most_kept_bytes = uint64_t{256} << 20;
+
 /// Memory that the audit has in common with the processes it starts, made before they are. Each row is written by one
 /// process; the audit reads when all have ended.
 class Board {
@@ -71,6 +74,7 @@ class Board {
 
   // By all.
   const Shape& shape() const { return shape_; }
+  /// Whether its values are kept, as read and as computed.
   bool in_sample(int worker, uint64_t sequence) const { return number(worker, sequence) % stride_ == 0; }
   /// Which of its gradients a worker delivered as its how-manieth, from 1 on; 0 = one that does not count.
   uint64_t& delivered(int worker, uint64_t count) {
@@ -89,11 +93,11 @@ class Board {
   at::Tensor read_average(int worker, uint64_t sequence) { return place(samples_ + sample(worker, sequence)); }
   at::Tensor sent_gradient(int worker, uint64_t sequence) { return place(2 * samples_ + sample(worker, sequence)); }
   at::Tensor applied_gradient(uint64_t slot) { return place(3 * samples_ + slot - 1); }
-  at::Tensor first_gradient(int worker) { return place(fixed() + static_cast<uint64_t>(worker)); }
   at::Tensor last() { return special(0); }
   at::Tensor last_average() { return special(1); }
-  at::Tensor probed() { return special(2); }
-  at::Tensor moment(uint64_t index) { return special(3 + index); }  ///< two, for harnesses
+  at::Tensor moment(uint64_t index) { return special(2 + index); }  ///< two, for harnesses
+  /// After one more step; Averaged: that of each worker.
+  at::Tensor probed(int worker = 0) { return special(4 + static_cast<uint64_t>(worker)); }
 
  private:
   struct Head {
@@ -106,10 +110,10 @@ class Board {
     return (sequence - 1) * static_cast<uint64_t>(shape_.workers) + static_cast<uint64_t>(worker);
   }
   uint64_t sample(int worker, uint64_t sequence) const { return number(worker, sequence) / stride_; }
-  uint64_t slots() const { return 2 * samples_; }
+  uint64_t slots() const { return 2 * samples_ + static_cast<uint64_t>(shape_.workers); }
   uint64_t fixed() const { return 3 * samples_ + slots(); }
   uint64_t deliveries() const { return 2 * static_cast<uint64_t>(shape_.rounds) + 2; }
-  at::Tensor special(uint64_t index) { return place(fixed() + static_cast<uint64_t>(shape_.workers) + index); }
+  at::Tensor special(uint64_t index) { return place(fixed() + index); }
   at::Tensor place(uint64_t index);
 
   const Shape shape_;

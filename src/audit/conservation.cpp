@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
-#include <cmath>
 #include <fstream>
 #include <random>
 #include <string>
@@ -24,6 +24,7 @@ namespace {
 
 constexpr int increases = 100;  // of each worker
 constexpr int looks_every = 10;
+constexpr int averages_every = 5;  // Of which `increases` is a multiple, so that the last average is of all.
 constexpr int encounters = 3;
 constexpr double rate = 0.125;  // A power of two: products with small integers are exact.
 /// How long the first one within the model waits there at most, should it not be able to tell what the others do.
@@ -51,9 +52,12 @@ bool sleeps(int pid) {
   return name_ends != text.npos && text.compare(name_ends, 3, ") S") == 0;
 }
 
-/// Powers of two whose sum is one, so that where gradients are averaged no bit is lost either.
+/// So many parts of a power of two that their sum is one: then no bit is lost either where gradients or copies are
+/// averaged.
 double weight_of(const Options& options, int worker) {
-  return std::ldexp(1.0, -std::min(worker + 1, options.workers - 1));
+  const unsigned all = std::bit_ceil(static_cast<unsigned>(options.workers));
+  const unsigned rest = all - static_cast<unsigned>(options.workers) + 1;
+  return static_cast<double>(worker + 1 < options.workers ? 1 : rest) / all;
 }
 
 class Member {
@@ -95,8 +99,9 @@ class Member {
     while (board_.counter(Board::AllDone).load() == 0) model_.manage(std::chrono::milliseconds(5));
   }
 
-  /// Each snapshot that is taken while all elements are increased by one is one number, and that is its version.
+  /// Each snapshot that is taken while all elements are increased by one is one number, which follows from its version.
   void look() {
+    const double each = options_.policy == shared::Policy::Averaged ? averages_every : 1;
     while (board_.counter(Board::Done).load() == 0) {
       const auto snapshot = model_.snapshot();
       if (board_.counter(Board::Done).load() != 0) return;
@@ -104,7 +109,8 @@ class Member {
       if (snapshot.torn) board_.counter(Board::TornAndSaid).fetch_add(1);
       bool whole = true;
       for (size_t i = 0; i < bound_.trained().size(); ++i) {
-        whole = whole && (snapshot.tensors[i].second == static_cast<double>(snapshot.version)).all().item<bool>();
+        whole =
+            whole && (snapshot.tensors[i].second == each * static_cast<double>(snapshot.version)).all().item<bool>();
       }
       if (!whole) board_.counter(Board::TornSilently).fetch_add(1);
     }
@@ -115,6 +121,7 @@ class Member {
     for (const auto& tensor : bound_.trained()) tensor.detach().zero_();
     auto how = model_options({training_, options_, board_, name});
     how.moving_average = 0;
+    how.average_every = averages_every;
     how.observer = [this](const shared::Update&, const std::vector<at::Tensor>&) {
       if (watching_) wait_inside();
     };
@@ -216,7 +223,8 @@ Conservation conserve(const Training& training, const Options& options) {
       options.patience);
 
   Conservation found;
-  const bool together = options.policy == shared::Policy::AllReduced;  // Then each round is one update.
+  // Where all gradients or all copies are averaged, one increase of each worker is one of the model.
+  const bool together = options.policy == shared::Policy::AllReduced || options.policy == shared::Policy::Averaged;
   found.updates = together ? increases : static_cast<uint64_t>(options.workers) * increases;
   const auto increased = board.last().to(c10::ScalarType::Double);
   const auto all = static_cast<double>(found.updates);

@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "audit/aggregation.h"
@@ -79,6 +80,44 @@ const at::Tensor& at_version(const Values& values, uint64_t version) {
   return values[std::min<size_t>(version, values.size() - 1)];
 }
 
+/// Drops versions that nobody reads any more, once those that there are take too much memory.
+class Room {
+ public:
+  Room(const Evidence& evidence, uint64_t most_bytes, Replay& result)
+      : result_(result),
+        most_(most_bytes / std::max<uint64_t>(1, 2 * static_cast<uint64_t>(evidence.first.nbytes()))),
+        over_after_(evidence.applied.size() + 1) {
+    for (size_t i = 0; i < evidence.applied.size(); ++i) {
+      for (const auto& part : evidence.applied[i].parts) {
+        const auto* sent = evidence.find_sent(part.worker, part.sequence);
+        if (!sent) continue;
+        for (const auto version : {sent->version_read, sent->average_read}) last_read_[version] = i + 1;
+      }
+    }
+    for (const auto& [version, update] : last_read_) over_after_[update].push_back(version);
+  }
+
+  /// So many updates have been replayed.
+  void tidy(size_t updates) {
+    if (result_.values.size() > 1) drop(result_.values.size() - 2, updates);
+    for (const uint64_t version : over_after_[updates]) drop(version, updates);
+  }
+
+ private:
+  void drop(uint64_t version, size_t updates) {
+    if (version < most_ || version + 1 >= result_.values.size()) return;
+    const auto read = last_read_.find(version);
+    if (read != last_read_.end() && read->second > updates) return;
+    result_.values[version] = at::Tensor();
+    if (version < result_.averages.size()) result_.averages[version] = at::Tensor();
+  }
+
+  Replay& result_;
+  const uint64_t most_;                            // of the first ones stay in any case
+  std::map<uint64_t, size_t> last_read_;           // by version, after how many updates nobody reads it any more
+  std::vector<std::vector<uint64_t>> over_after_;  // the same, by updates
+};
+
 /// What is made of several gradients, parameter by parameter.
 std::vector<at::Tensor> mean_of(const std::vector<std::vector<at::Tensor>>& all, const std::vector<double>& samples) {
   if (all.size() == 1) return all.front();
@@ -92,9 +131,10 @@ std::vector<at::Tensor> mean_of(const std::vector<std::vector<at::Tensor>>& all,
 }
 
 /// One process that trains as many copies and averages them likewise.
-Replay replay_copies(const Training& training, const Options& options, const Evidence& evidence) {
+Replay replay_copies(const Training& training, const Options& options, const Evidence& evidence, uint64_t most_bytes) {
   Replay result;
   Recomputed recomputed(training, options, result);
+  Room room(evidence, most_bytes, result);
   std::vector<std::unique_ptr<Alone>> copies;
   for (int i = 0; i < options.workers; ++i) copies.push_back(std::make_unique<Alone>(training, options));
   std::vector<double> samples(copies.size());
@@ -121,14 +161,21 @@ Replay replay_copies(const Training& training, const Options& options, const Evi
     keep(weighted_mean(values, samples));
     for (const auto& copy : copies) copy->load(result.values.back());
     std::fill(samples.begin(), samples.end(), 0);
+    room.tidy(evidence.applied.size());  // Each copy has what it reads.
+  }
+  for (const auto& copy : copies) copy->step(probe_of(recomputed.copy(), options.dtype));
+  for (const auto& copy : copies) result.probed.push_back(copy->values());
+  if (options.average_every == 1) {  // Then that step is averaged too.
+    const auto mean = weighted_mean(result.probed, std::vector<double>(copies.size(), 1));
+    std::fill(result.probed.begin(), result.probed.end(), mean);
   }
   return result;
 }
 
 }  // namespace
 
-Replay replay(const Training& training, const Options& options, const Evidence& evidence) {
-  if (options.policy == shared::Policy::Averaged) return replay_copies(training, options, evidence);
+Replay replay(const Training& training, const Options& options, const Evidence& evidence, uint64_t most_bytes) {
+  if (options.policy == shared::Policy::Averaged) return replay_copies(training, options, evidence, most_bytes);
   Replay result;
   Alone alone(training, options);
   Recomputed recomputed(training, options, result);
@@ -138,6 +185,8 @@ Replay replay(const Training& training, const Options& options, const Evidence& 
     if (averages) result.averages.push_back(alone.average());
   };
   keep();
+  Room room(evidence, most_bytes, result);
+  size_t replayed = 0;
   for (const auto& update : evidence.applied) {
     std::vector<std::vector<at::Tensor>> parts;
     std::vector<double> samples;
@@ -148,12 +197,14 @@ Replay replay(const Training& training, const Options& options, const Evidence& 
                                            averages ? at_version(result.averages, sent->average_read) : at::Tensor()));
       samples.push_back(part.samples);
     }
+    ++replayed;
     if (parts.empty()) continue;
     alone.step(mean_of(parts, samples));
     keep();
+    room.tidy(replayed);
   }
   alone.step(probe_of(recomputed.copy(), options.dtype));
-  result.probed = alone.values();
+  result.probed.push_back(alone.values());
   return result;
 }
 

@@ -24,6 +24,8 @@ Options options_in(const json& request) {
   options.rounds = request.value("rounds", options.rounds);
   options.seed = request.value("seed", options.seed);
   options.inject = request.value("inject", "");
+  options.most_lost = request.value("most_lost", options.most_lost);
+  options.patience = std::chrono::milliseconds(request.value("patience_ms", options.patience.count()));
   options.policy = policy_named(request.value("policy", to_string(options.policy)));
   const auto dtype = request.value("dtype", "f64");
   if (dtype != "f32" && dtype != "f64") throw Error("[audit] there is no type \"" + dtype + "\": f32 or f64");

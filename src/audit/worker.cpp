@@ -28,7 +28,8 @@ void write_down_applied(Board& board, const std::vector<Board::PartRow>& parts, 
   row.gradient = hash(used);
   const auto flat = flatten(used, shapes);
   row.finite = all_finite(flat);
-  if (!board.in_sample(parts.front().worker, parts.front().sequence)) return;
+  const bool first = parts.front().sequence == 1;  // Those of all workers are added up, and compared with one process.
+  if (!first && !board.in_sample(parts.front().worker, parts.front().sequence)) return;
   row.slot = board.take_slot();
   if (row.slot != 0) board.applied_gradient(row.slot).copy_(flat);
 }
@@ -63,7 +64,7 @@ class Worker {
     for (int i = 1; i <= options_.rounds; ++i) round(static_cast<uint64_t>(i));
     if (pending_) apply(pending_->sequence, pending_->gradients, pending_->samples);
     if (options_.policy == shared::Policy::Managed) model_.settle();
-    if (options_.policy == shared::Policy::Averaged && options_.rounds % options_.average_every != 0) model_.average();
+    if (averages() && options_.rounds % options_.average_every != 0) model_.average();
     finish();
   }
 
@@ -75,6 +76,7 @@ class Worker {
   };
 
   bool injected(const char* fault) const { return options_.inject == fault; }
+  bool averages() const { return options_.policy == shared::Policy::Averaged; }
 
   /// Worker 0 makes the model, the others find it by its name.
   shared::Model join(const std::string& name) {
@@ -138,7 +140,7 @@ class Worker {
   }
 
   void read() {
-    if (options_.policy == shared::Policy::Averaged) {  // Its own copy is what it trains.
+    if (averages()) {  // Its own copy is what it trains.
       version_read_ = model_.version();
       local_.load(bound_.values());
     } else {
@@ -161,7 +163,6 @@ class Worker {
     const auto gradients = local_.gradients();
     auto& row = board_.sent(number_, sequence);
     row = {true, version_read_, average_version_, hash(batch.tensors), hash(gradients), batch.samples};
-    if (sequence == 1) board_.first_gradient(number_).copy_(flatten(gradients, local_.trained()));
     if (!board_.in_sample(number_, sequence)) return;
     board_.read_values(number_, sequence).copy_(local_.values());
     board_.sent_gradient(number_, sequence).copy_(flatten(gradients, local_.trained()));
@@ -203,8 +204,9 @@ class Worker {
     board_.meet(turn_);
     if (number_ == 0) sum_up();
     board_.meet(turn_);
-    // Under AllReduced all have to take part; those of the others have no weight.
-    if (number_ == 0 || options_.policy == shared::Policy::AllReduced) probe();
+    // Under AllReduced all have to take part, and those of the others have no weight; under Averaged each has an
+    // optimizer of its own.
+    if (number_ == 0 || options_.policy == shared::Policy::AllReduced || averages()) probe();
     board_.meet(turn_);
     board_.counter(Board::Done).store(1);
   }
@@ -221,15 +223,18 @@ class Worker {
   }
 
   void probe() {
-    if (options_.policy == shared::Policy::Averaged) return;  // No two optimizers of theirs remember the same.
     applying_ = 0;
     board_.delivered(number_, ++deliveries_) = 0;
     Gradients parts;
     for (const auto& tensor : local_.trained()) parts.push_back(tensor.detach().clone());
     unflatten(probe_gradient(local_.elements(), options_.dtype), parts);
-    applier_->apply(parts, number_ == 0 ? 1 : 0);
+    applier_->apply(parts, number_ == 0 || averages() ? 1 : 0);
     if (options_.policy == shared::Policy::Managed) model_.settle();
-    if (number_ == 0) board_.probed().copy_(values_now());
+    if (averages()) {
+      board_.probed(number_).copy_(bound_.values());
+    } else if (number_ == 0) {
+      board_.probed().copy_(values_now());
+    }
   }
 
   at::Tensor values_now() {

@@ -30,8 +30,14 @@ std::vector<std::string> builtin_program() {
 }
 
 std::string request(const AuditOptions& options, int descriptor) {
-  return json{{"workers", options.workers}, {"rounds", options.rounds}, {"policy", options.policy},
-              {"dtype", options.dtype},     {"seed", options.seed},     {"inject", options.inject},
+  return json{{"workers", options.workers},
+              {"rounds", options.rounds},
+              {"policy", options.policy},
+              {"dtype", options.dtype},
+              {"seed", options.seed},
+              {"inject", options.inject},
+              {"most_lost", options.most_lost},
+              {"patience_ms", static_cast<int64_t>(1000 * options.patience)},
               {"report", descriptor}}
       .dump();
 }

@@ -13,6 +13,8 @@ struct AuditOptions {
   std::string dtype = "f64";
   uint64_t seed = 1;
   std::string inject;
+  double most_lost = 0.01;           ///< Hogwild: which part of the element updates may be lost
+  double patience = 30;              ///< seconds, for the processes of one part of the audit
   std::string json;                  ///< where to write the report, "-" = standard output instead of the table
   std::vector<std::string> program;  ///< with its arguments; the built-in one if empty
 };

@@ -1,5 +1,6 @@
 // The audit of a training that is right, and of the same one with each defect that can be planted.
 
+#include <ATen/ops/equal.h>
 #include <farad/audit.h>
 #include <farad/error.h>
 #include <gmock/gmock.h>
@@ -9,6 +10,7 @@
 
 #include "audit/builtin.h"
 #include "audit/faults.h"
+#include "audit/replay.h"
 
 namespace farad::test {
 namespace {
@@ -64,11 +66,65 @@ TEST(Audit, AveragedIsOneProcessThatAveragesLikewise) {
   EXPECT_THAT(report.json(), HasSubstr("averages them likewise"));
 }
 
-TEST(Audit, WrongWeightsAreNoticedWhereTheModelAggregates) {
-  for (const char* fault : {"divide-by-N", "no-divide"}) {
-    auto options = small(shared::Policy::AllReduced);
+TEST(Audit, NothingIsSkippedUnderAnyPolicy) {
+  for (const auto policy : {shared::Policy::Locked, shared::Policy::Hogwild, shared::Policy::AllReduced,
+                            shared::Policy::Managed, shared::Policy::Averaged}) {
+    auto options = small(policy);
+    options.average_every = policy == shared::Policy::Averaged ? 1 : 5;
+    const auto report = audit::run(audit::builtin(), options);
+    EXPECT_TRUE(report.passed()) << report.table();
+    for (const auto& one : report.findings) EXPECT_NE(one.outcome, Outcome::Skipped) << one.check << report.table();
+  }
+}
+
+TEST(Audit, AveragedWithAnAverageThatIsNeverReadAgainIsNoticed) {
+  auto options = small(shared::Policy::Averaged);
+  options.inject = "stale-average";
+  EXPECT_THAT(audit::run(audit::builtin(), options).failed(), testing::Contains("D5"));
+}
+
+TEST(Audit, WhatTheOptimizerConsumedIsAddedUpNotWhatTheWorkersHad) {
+  auto training = audit::builtin();
+  training.deliver = [](const audit::Delivery& delivery) {
+    std::vector<at::Tensor> halves;
+    for (const auto& one : delivery.gradients) halves.push_back(one.mul(0.5));
+    delivery.model.step(halves);
+  };
+  EXPECT_THAT(audit::run(training, small()).failed(), testing::IsSupersetOf({"B1", "C1"}));
+}
+
+TEST(Audit, AReplayWithoutRoomForAllVersionsComesToTheSame) {
+  for (const auto policy : {shared::Policy::Locked, shared::Policy::Averaged}) {
+    auto training = audit::builtin();
+    const auto plain = training;
+    training.checks.push_back([&](const audit::Evidence& evidence, const Options& options) {
+      const auto whole = audit::replay(plain, options, evidence), tight = audit::replay(plain, options, evidence, 0);
+      EXPECT_EQ(whole.values.size(), tight.values.size());
+      EXPECT_TRUE(at::equal(whole.values.back(), tight.values.back()));
+      EXPECT_EQ(tight.other_values, 0u);
+      const auto kept =
+          std::count_if(tight.values.begin(), tight.values.end(), [](const auto& v) { return v.defined(); });
+      return audit::finding("X1", "only the last version is kept", static_cast<double>(kept), 1);
+    });
+    EXPECT_EQ(audit::run(training, small(policy)).find("X1")->outcome, Outcome::Passed);
+  }
+}
+
+TEST(Audit, DefectsOfSeveralWorkersAreRefusedWithOne) {
+  for (const char* fault :
+       {"drop-worker", "same-seed", "no-lock", "divide-by-N", "private-optimiser", "private-step"}) {
+    auto options = small(fault == std::string("divide-by-N") ? shared::Policy::AllReduced : shared::Policy::Locked);
+    options.workers = 1;
     options.inject = fault;
-    EXPECT_THAT(audit::run(audit::builtin(), options).failed(), testing::Contains("C1")) << fault;
+    EXPECT_THROW(audit::run(audit::builtin(), options), c10::Error) << fault;
+  }
+}
+
+TEST(Audit, DefectsOfBringingTogetherAreRefusedWhereNothingIs) {
+  for (const char* fault : {"no-divide", "divide-by-N"}) {
+    auto options = small();
+    options.inject = fault;
+    EXPECT_THROW(audit::run(audit::builtin(), options), c10::Error) << fault;
   }
 }
 
@@ -102,7 +158,8 @@ TEST(Audit, SinglePrecisionAndMoreWorkersThanCoresPass) {
 class AuditWithFault : public testing::TestWithParam<audit::Fault> {};
 
 TEST_P(AuditWithFault, IsCaughtByTheCheckNamedForIt) {
-  auto options = small();
+  const bool together = GetParam().name == "no-divide" || GetParam().name == "divide-by-N";
+  auto options = small(together ? shared::Policy::AllReduced : shared::Policy::Locked);
   options.inject = GetParam().name;
   const auto report = audit::run(audit::builtin(), options);
   EXPECT_EQ(report.verdict, Verdict::Broken);

@@ -1,10 +1,13 @@
 // Training by several processes on one model in shared memory, beside torch.multiprocessing, in one run.
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/children.h"
 #include "common/program.h"
+#include "shared/convergence.h"
 #include "shared/report.h"
 #include "shared/roles.h"
 
@@ -18,7 +21,14 @@ constexpr char usage[] =
     "  --quick        two processes and a fifth of the time\n"
     "  --no-peer      without torch.multiprocessing\n"
     "  --python PATH  an interpreter that has torch (default /usr/bin/python3)\n"
-    "  --json FILE    where the figures go (default out/bench_shared.json)\n";
+    "  --json FILE    where the figures go (default out/bench_shared.json); a drawing of the losses goes beside it\n";
+
+json measure_losses(const char* policy, int trainers) {
+  const std::string name = fresh_meeting().substr(7), number = std::to_string(trainers);
+  std::vector<Words> roles{{"tally", name, policy, number}};
+  for (int i = 0; i < trainers; ++i) roles.push_back({"increase", name, number});
+  return json::parse(run_roles(roles, Placement::Unpinned));
+}
 
 json measure_training(const Options& options, const std::vector<int>& numbers, int milliseconds) {
   json training;
@@ -31,6 +41,7 @@ json measure_training(const Options& options, const std::vector<int>& numbers, i
         std::vector<Words> roles{{"offer", name, policy, size, std::to_string(trainers), std::to_string(milliseconds)}};
         for (int i = 0; i < trainers; ++i) roles.push_back({"train", name, size});
         here[policy] = json::parse(run_roles(roles, Placement::Unpinned));
+        if (size == std::string("small")) here[policy]["elements lost"] = measure_losses(policy, trainers);
       }
       if (!options.peer) continue;
       for (const char* policy : {"Locked", "Hogwild"}) {
@@ -52,11 +63,15 @@ int run(const Words& words) {
     return option == "--quick";
   });
   json results;
-  results["training"] = quick ? measure_training(options, {2}, 400) : measure_training(options, {1, 2, 4}, 2'000);
+  const int milliseconds = quick ? 400 : 2'000;
+  results["training"] = measure_training(options, quick ? std::vector{2} : std::vector{1, 2, 4}, milliseconds);
   std::fprintf(stderr, "measuring a snapshot ...\n");
   results["look"] = json::parse(run_roles({{"look"}}, Placement::Unpinned));
   const bool reached = report(results);
   write_results(options, results);
+  const std::string drawing = std::filesystem::path(options.json_path).replace_filename("shared_convergence.svg");
+  std::ofstream(drawing) << draw_convergence(results["training"]["small"]["2"], milliseconds);
+  std::printf("The loss over time under each policy, two processes: %s\n", drawing.c_str());
   return reached ? 0 : 1;
 }
 
@@ -65,5 +80,6 @@ int run(const Words& words) {
 
 int main(int argc, char** argv) {
   using namespace farad::bench;
-  return run_program(argc, argv, {{"offer", offer}, {"train", train}, {"look", look}}, run);
+  return run_program(
+      argc, argv, {{"offer", offer}, {"train", train}, {"tally", tally}, {"increase", increase}, {"look", look}}, run);
 }

@@ -19,24 +19,38 @@ double wanted(const std::string& size, const std::string& policy) {
   return policy == "Locked" ? least_large_locked : least_large_hogwild;
 }
 
+/// "0.3 %", "0"; empty where it was not measured.
+std::string percent(const json& figures, const char* what) {
+  if (!figures.contains("elements lost")) return "";
+  const double part = figures["elements lost"][what].get<double>();
+  char text[32];
+  std::snprintf(text, sizeof text, part == 0 ? "0" : "%.3g %%", 100 * part);
+  return text;
+}
+
+void print_policy(const std::string& number, const std::string& policy, const json& figures) {
+  const auto count = [&](const char* what) { return static_cast<unsigned long long>(figures[what].get<uint64_t>()); };
+  std::printf("  %-9s %-10s %9.0f %9.2f %5llu %9s %9s %7llu", number.c_str(), policy.c_str(),
+              figures["steps a second"].get<double>(), figures["mean staleness"].get<double>(), count("most staleness"),
+              percent(figures, "mean").c_str(), percent(figures, "worst").c_str(), count("lost"));
+  const auto& losses = figures["losses"];
+  losses.empty() ? std::printf(" %9s", "") : std::printf(" %9.2g", losses.back().get<double>());
+}
+
 bool print_training(const json& training) {
   bool reached = true;
   for (const auto& [size, numbers] : training.items()) {
     std::printf("\nA Linear of %s, batch 8, SGD, all processes together\n", size == "small" ? "16 KB" : "100 MB");
-    std::printf("  %-12s %-10s %12s %10s %6s %10s  %s\n", "processes", "policy", "updates/s", "staleness", "lost",
-                "last loss", "beside torch.multiprocessing");
+    std::printf("  %-9s %-10s %9s %15s %19s %7s %9s\n", "", "", "", "staleness", "elements lost", "updates", "loss in");
+    std::printf("  %-9s %-10s %9s %9s %5s %9s %9s %7s %9s  %s\n", "processes", "policy", "updates/s", "mean", "most",
+                "mean", "worst", "lost", "the end", "beside torch.multiprocessing");
     for (const auto& [number, policies] : numbers.items()) {
       for (const auto& [policy, here] : policies.items()) {
         if (policy == "torch") continue;
-        const double rate = here["steps a second"].get<double>();
-        std::printf("  %-12s %-10s %12.0f %10.2f %6llu", number.c_str(), policy.c_str(), rate,
-                    here["mean staleness"].get<double>(),
-                    static_cast<unsigned long long>(here["lost"].get<uint64_t>()));
-        here["losses"].empty() ? std::printf(" %10s", "") : std::printf(" %10.5f", here["losses"].back().get<double>());
-        // Too short a run may have no step at all.
+        print_policy(number, policy, here);
         const double torch = policies.value("torch", json::object()).value(policy, 0.0);
         if (torch > 0) {
-          const double ratio = rate / torch, least = wanted(size, policy);
+          const double ratio = here["steps a second"].get<double>() / torch, least = wanted(size, policy);
           std::printf("  %.1fx of %.0f (at least %.2gx)  %s", ratio, torch, least, verdict(ratio >= least));
           reached &= ratio >= least;
         }

@@ -9,6 +9,11 @@ namespace farad::bench {
 void offer(const Words&);
 /// Trains that model until it is told to end: its name, "small" or "large".
 void train(const Words&);
+/// Offers a model of which each element is increased by one so many times, and writes, as JSON, which part of the
+/// increases was lost: the name of the model, a policy, how many increase it.
+void tally(const Words&);
+/// Increases that model once all have come: its name, how many do.
+void increase(const Words&);
 /// Times of a snapshot of a model of 100 MB and of copying as many bytes, as JSON.
 void look(const Words&);
 

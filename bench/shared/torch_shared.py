@@ -11,6 +11,7 @@ import torch
 import torch.multiprocessing as mp
 
 WIDTHS, BATCH, RATE = {"small": 64, "large": 5000}, 8, 0.05
+LEAST_STEPS = 5  # of each process on the mean: those of the large model take longer than a short run
 
 
 def train(module, lock, steps, over):
@@ -43,7 +44,9 @@ def main():
         time.sleep(0.001)
     time.sleep(milliseconds / 10_000)
     before, start = sum(mine.value for mine in steps), time.monotonic()
-    time.sleep(milliseconds / 1000)
+    time.sleep(0.9 * milliseconds / 1000)
+    while sum(mine.value for mine in steps) < before + LEAST_STEPS * processes:
+        time.sleep(0.01)
     rate = (sum(mine.value for mine in steps) - before) / (time.monotonic() - start)
     over.set()
     for child in children:

@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/randn.h>
 #include <farad/shared.h>
@@ -32,6 +33,10 @@ namespace {
 constexpr int64_t small_width = 64, large_width = 5000;  // 16 KB and 100 MB
 constexpr int64_t batch = 8;
 constexpr double rate = 0.05;
+constexpr int least_steps = 5;  // of each process on the mean: those of the large model take longer than a short run
+
+constexpr int parts = 20;             // of a run, after each of which its loss is looked at
+constexpr uint64_t increases = 1600;  // by each process; so many that their last average is of all of them
 
 constexpr std::array policies{std::pair{"Locked", Policy::Locked}, std::pair{"Hogwild", Policy::Hogwild},
                               std::pair{"AllReduced", Policy::AllReduced}, std::pair{"Managed", Policy::Managed},
@@ -61,7 +66,8 @@ void offer(const Words& words) {
   const int trainers = std::stoi(words.at(3));
   const std::chrono::milliseconds span(std::stoi(words.at(4)));
   auto module = make_linear(size);
-  auto model = Model::create(words.at(0), module, torch::optim::SGDOptions(rate),
+  // A rate of 0 is how they know that it has not begun yet, and later that it is over.
+  auto model = Model::create(words.at(0), module, torch::optim::SGDOptions(0),
                              {.policy = policy_named(words.at(1)), .patience = 60s, .members = trainers});
   const auto serve_for = [&](std::chrono::milliseconds some) {
     const auto until = Clock::now() + some;
@@ -75,26 +81,27 @@ void offer(const Words& words) {
     for (const auto& worker : model.stats().workers) all += worker.applied;
     return all;
   };
-  const auto all_are_here = [&] {
-    const auto workers = model.stats().workers;
-    return std::count_if(workers.begin(), workers.end(), [](const auto& one) { return one.applied > 0; }) >= trainers;
-  };
-  while (!all_are_here()) serve_for(1ms);
-  serve_for(span / 10);
-  const uint64_t before = steps();
-  const auto start = Clock::now();
+  while (model.stats().workers.size() <= static_cast<size_t>(trainers)) serve_for(1ms);
   nlohmann::json losses;
   auto seen = make_linear(size);
   const auto x = at::randn({256, seen->weight.size(1)});
-  for (int part = 0; part < 10; ++part) {
-    serve_for(span / 10);
-    if (size != "small") continue;
+  const auto write_down_loss = [&] {
+    if (size != "small") return;  // To look at the large one takes longer than to train it.
     model.pull(seen);
     losses.push_back(loss_of(seen, x).item<double>());
-  }
+  };
+  write_down_loss();
+  model.set_lr(rate);
+  for (int part = 0; part < 2; ++part, write_down_loss()) serve_for(span / parts);
+  const auto least = static_cast<uint64_t>(least_steps * trainers);
+  while (steps() < static_cast<uint64_t>(trainers)) serve_for(1ms);
+  const uint64_t before = steps();
+  const auto start = Clock::now();
+  for (int part = 2; part < parts; ++part, write_down_loss()) serve_for(span / parts);
+  while (steps() < before + least) serve_for(10ms);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const double rate_of_steps = static_cast<double>(steps() - before) / seconds;
-  model.set_lr(0);  // That is how they know that it is over.
+  model.set_lr(0);
   if (model.policy() == Policy::Managed) {
     for (auto stats = model.stats(); stats.waiting > 0 || stats.workers.size() > 1; stats = model.stats()) {
       model.manage(1ms);
@@ -108,6 +115,7 @@ void offer(const Words& words) {
   std::cout << nlohmann::json{{"steps a second", rate_of_steps},
                               {"losses", losses},
                               {"mean staleness", stats.mean_staleness},
+                              {"most staleness", stats.max_staleness},
                               {"lost", stats.lost},
                               {"snapshots torn", stats.snapshots_torn}}
             << std::endl;
@@ -119,9 +127,11 @@ void train(const Words& words) {
   auto model = Model::attach(words.at(0), module, {.patience = 60s});
   at::manual_seed(shared::stream_seed(1, static_cast<uint64_t>(model.worker())));
   const auto x = at::randn({64, batch, module->weight.size(1)});
+  const auto parameters = module->parameters();
+  while (model.lr() == 0) std::this_thread::sleep_for(1ms);
   // The usual loop of PyTorch computes from the shared module while others write it; so does this one.
   for (int64_t i = 0; model.lr() > 0; ++i) {
-    for (auto& parameter : module->parameters()) parameter.mutable_grad() = at::Tensor();
+    for (const auto& parameter : parameters) parameter.mutable_grad() = at::Tensor();
     loss_of(module, x[i % x.size(0)]).backward();
     try {
       model.step();
@@ -129,6 +139,43 @@ void train(const Words& words) {
       if (model.lr() > 0) throw;
     }
   }
+}
+
+void tally(const Words& words) {
+  at::set_num_threads(1);
+  const int trainers = std::stoi(words.at(2));
+  auto module = make_linear("small");
+  for (const auto& parameter : module->parameters()) parameter.detach().zero_();
+  auto model = Model::create(words.at(0), module, torch::optim::SGDOptions(1),
+                             {.policy = policy_named(words.at(1)), .patience = 60s, .members = trainers});
+  const auto all = static_cast<uint64_t>(trainers) * increases;
+  const auto applied = [&] {
+    uint64_t sum = 0;
+    for (const auto& worker : model.stats().workers) sum += worker.applied;
+    return sum;
+  };
+  while (applied() < all) {
+    if (model.policy() == Policy::Managed) model.manage(1ms);
+    if (model.policy() != Policy::Managed) std::this_thread::sleep_for(1ms);
+  }
+  // Where the gradients or the copies of all are averaged, each increase is one of all of them.
+  const bool together = model.policy() == Policy::AllReduced || model.policy() == Policy::Averaged;
+  const auto expected = static_cast<double>(together ? increases : all);
+  const auto elements = model.snapshot().tensors.front().second.to(at::kDouble);
+  std::cout << nlohmann::json{{"mean", 1 - elements.mean().item<double>() / expected},
+                              {"worst", 1 - elements.min().item<double>() / expected}}
+            << std::endl;
+}
+
+void increase(const Words& words) {
+  at::set_num_threads(1);
+  auto module = make_linear("small");
+  auto model = Model::attach(words.at(0), module, {.patience = 60s});
+  std::vector<at::Tensor> gradients;
+  for (const auto& parameter : module->parameters()) gradients.push_back(at::full_like(parameter.detach(), -1));
+  while (model.stats().workers.size() <= std::stoul(words.at(1))) std::this_thread::sleep_for(1ms);
+  for (uint64_t i = 0; i < increases; ++i) model.step(gradients);
+  if (model.policy() == Policy::Managed) model.settle();
 }
 
 void look(const Words&) {

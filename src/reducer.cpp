@@ -84,7 +84,10 @@ Reducer::Round::Round(Reducer& owner) : reducer(owner.shared_from_this()), seen(
 
 Reducer::Round::~Round() {
   if (over) return;
-  reducer->give_up({base::Code::Aborted, "[data_parallel] its backward failed before all gradients were there"});
+  try {  // Here, because the engine tells nobody that a backward has failed: it drops what was queued for its end.
+    reducer->give_up({base::Code::Aborted, "[data_parallel] its backward failed before all gradients were there"});
+  } catch (...) {  // Then the others learn of it when this worker is lost, or by their timeout.
+  }
 }
 
 void Reducer::give_up(const base::Status& why) {
@@ -164,7 +167,7 @@ bool Reducer::finish(Round& round, bool with_gradients) {
   round.over = true;
   try {
     return average(round, with_gradients);
-  } catch (const std::exception&) {
+  } catch (...) {
     give_up(base::status_of(std::current_exception()));
     throw;
   }
@@ -228,7 +231,7 @@ void Reducer::backward(const at::Tensor& loss) {
   began_ = false;
   try {
     if (loss.requires_grad()) loss.backward();
-  } catch (const std::exception&) {
+  } catch (...) {
     if (!began_ && silent_ == 0) give_up(base::status_of(std::current_exception()));
     throw;
   }

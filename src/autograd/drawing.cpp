@@ -84,10 +84,9 @@ Drawing draw(const LocalContext& context, const std::vector<at::Tensor>& losses)
     drawing.recvs.emplace_back(recv.pair.value, static_cast<uint32_t>(drawing.nodes.size()));
     drawing.nodes.push_back("Recv(rank " + std::to_string(recv.peer.value) + ")");
   }
-  // The plan begins with the roots' nodes.
-  std::set<torch::autograd::Node*> roots;
-  for (const auto& root : begun.entries.roots) roots.insert(root.function.get());
-  for (uint32_t node = 0; node < roots.size(); node++) drawing.roots.push_back(node);
+  std::set<NodeIndex> roots;
+  for (const auto& root : begun.entries.roots) roots.insert(plan.find(root).node);
+  drawing.roots.assign(roots.begin(), roots.end());
   for (const auto peer : begun.peers) drawing.peers.push_back(peer.value);
   return drawing;
 }

@@ -44,8 +44,9 @@ class Doubling {
   }
 
   /// Those in later rounds wait in vain: for this member, or for one that has called something else and does not know
-  /// that there are such rounds.
+  /// that there are such rounds. So do those that are through and have heard that somebody wants a gradient.
   void fail(const base::Status& why) {
+    steps_.fail(differentiable_meeting, steps_.others(), why);
     for (int distance = 2 * begun_; distance < steps_.members(); distance *= 2) {
       steps_.fail(number_of(distance), steps_.others(), why);
     }
@@ -74,7 +75,7 @@ std::optional<Tensor> reduce_by_doubling(const Ticket& ticket, const Signature& 
     auto result = doubling.run();
     if (!result) return {};
     return result->view(input.sizes());
-  } catch (const std::exception&) {
+  } catch (...) {
     doubling.fail(base::status_of(std::current_exception()));
     throw;
   }

@@ -175,7 +175,8 @@ Session::Attendance Session::attend(Request request) {
   }
   auto& fabric = services_.fabric;
   awaited->waiter = fabric.driver().make_waiter();
-  here.deadline_ = base::deadline_after(fabric.runtime().now(), timeout_ + timeout_ * request.chain.round / 16);
+  here.deadline_ = base::deadline_after(fabric.runtime().now(), timeout_);
+  if (here.deadline_ != base::never) here.deadline_ += timeout_ * request.chain.round / 16;
   here.path_ = request.path;
   start(std::move(request), here.deadline_, [awaited](Outcome outcome) {
     awaited->outcome = std::move(outcome);

@@ -30,8 +30,8 @@ void Steps::reserve() {
 
 Session::Attendance Steps::begin(uint64_t which, const std::vector<int>& to, const std::vector<int>& from,
                                  const std::function<at::Tensor(int member)>& gives, Session::Chain chain) {
-  Session::Request request{
-      ticket_.exchange(which), which == first_meeting ? signature_ : without_shapes_, {}, {}, to, from};
+  const bool says_shapes = which == first_meeting || chain.round > 0;
+  Session::Request request{ticket_.exchange(which), says_shapes ? signature_ : without_shapes_, {}, {}, to, from};
   request.chain = std::move(chain);
   request.tensors.resize(static_cast<size_t>(members()));
   request.requires_grad.assign(static_cast<size_t>(members()), requires_grad_);

@@ -13,8 +13,8 @@
 namespace farad::collectives {
 
 /// Meetings of an operation have numbers. The first is every operation's and every algorithm's: there each member hears
-/// from each other what that one has called, and whether it wants a gradient. If one does, what can be differentiated
-/// takes the place of the other steps, and has two numbers of its own.
+/// from each other (by doubling: from one other) what that one has called, and whether it wants a gradient. If one
+/// does, what can be differentiated takes the place of the other steps, and has two numbers of its own.
 constexpr uint64_t first_meeting = 0, differentiable_meeting = 1, first_step = 3;
 
 /// What reductions that go step by step have in common: no gradients, and meetings that begin before others are over.
@@ -30,7 +30,8 @@ class Steps {
   const Algorithms& algorithms() const { return session_.algorithms(); }
   const std::vector<int>& others() const { return others_; }
 
-  /// Of all members or of some; `gives` is asked for what goes to each of `to`. Shapes are said in the first only.
+  /// Of all members or of some; `gives` is asked for what goes to each of `to`. Shapes are said in the first, and in
+  /// others if `chain` goes on: who takes part in a chain hears from few, and must agree with each of them.
   Session::Attendance begin(uint64_t which, const std::vector<int>& to, const std::vector<int>& from,
                             const std::function<at::Tensor(int member)>& gives, Session::Chain chain = {});
   /// Waits, and throws what went wrong.

@@ -1,4 +1,5 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
+#include <farad/error.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>

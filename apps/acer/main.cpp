@@ -26,7 +26,7 @@ constexpr int usage_error = 2, interrupted = 130;
 struct Arguments {
   Settings settings;
   std::string policy = "locked", optimizer = "rmsprop", statistics = "probabilities", inject = "none";
-  bool no_trust_region = false, owner = false;
+  bool no_trust_region = false;
   std::string schedule;
 };
 
@@ -56,7 +56,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
                  "How updates come together: locked, hogwild, allreduced, managed, averaged")
       ->capture_default_str();
   app.add_flag(
-      "--owner", arguments.owner,
+      "--owner", s.owner,
       "Over machines: the first member of the group keeps the parameters, all others are workers and call it.\n"
       "Started as `farad run -n N -- farad-acer --owner ...`, or by another launcher");
   app.add_option("--seed", s.seed, "Decides everything but the order of updates")->capture_default_str();
@@ -121,7 +121,9 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.footer(
       "Writes config.json, metrics.csv, workers.csv, evaluations.csv, plots (SVG), a checkpoint, and events for\n"
       "TensorBoard. Ctrl-C ends it in good order and returns 130; a second one ends it at once. Returns 1 if a worker\n"
-      "fails; one that is killed is replaced.");
+      "fails; one that is killed is replaced. With --owner there are config.json, metrics.csv, evaluations.csv and "
+      "the\n"
+      "model at the end, and a worker that fails or is lost is not replaced: the others go on.");
 }
 
 template <class Value>
@@ -147,6 +149,16 @@ void suit_amounts(const CLI::App& app, Settings& settings) {
   unless_given("--reward-scale", settings.reward_scale, spec.reward_scale);
 }
 
+/// What an owner decides by itself, or does not know.
+void refuse_beside_owner(const CLI::App& app) {
+  for (const char* option : {"--workers", "--policy", "--replay-schedule"}) {
+    if (app.count(option) == 0) continue;
+    throw Error(std::string("[acer] ") + option +
+                " does not go with --owner: each member of the group but the first is a worker, their updates are "
+                "applied one at a time, and none are logged");
+  }
+}
+
 Settings settings_of(const CLI::App& app, Arguments& arguments) {
   auto& settings = arguments.settings;
   suit_amounts(app, settings);
@@ -159,6 +171,7 @@ Settings settings_of(const CLI::App& app, Arguments& arguments) {
                          {{"probabilities", Statistics::Probabilities}, {"logits", Statistics::Logits}});
   settings.rules.trust_region = !arguments.no_trust_region;
   check(settings);
+  if (settings.owner) refuse_beside_owner(app);
   return settings;
 }
 
@@ -254,7 +267,7 @@ int main(int argc, char** argv) {
     const auto settings = settings_of(app, arguments);
     use_one_thread_per_operation(argv);
     if (const auto code = farad::audit::requested(training_to_audit(settings))) return *code;
-    if (arguments.owner) return run_with_owner(settings);
+    if (settings.owner) return run_with_owner(settings);
     return arguments.schedule.empty() ? run(settings) : replay(settings, arguments.schedule);
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "farad acer: %s\n", error.what_without_backtrace());

@@ -3,6 +3,7 @@
 #include <farad/error.h>
 #include <farad/worker.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -18,12 +19,19 @@ namespace {
 using OwnerRef = RRef<std::shared_ptr<Owner>>;
 using Clock = std::chrono::steady_clock;
 
+/// How long workers may take to hear that the training is over. Each does with its next update.
+constexpr auto patience_at_end = std::chrono::seconds(30);
+
+/// Of this process: its worker has heard that the training is over.
+std::atomic<bool> done_here{false};
+
 /// What each worker is called for. Gives how many steps it took.
 int64_t learn_by_calls(const OwnerRef& owner, const Settings& settings, int worker) {
   const auto tally = std::make_unique<Tally>();
   OwnedParameters parameters(owner, *tally);
   ActorLearner learner(settings, parameters, *tally, worker, 0);
   while (!parameters.told_to_stop()) learner.update();
+  done_here = true;
   return tally->steps;
 }
 
@@ -41,8 +49,8 @@ class Lead {
     const auto ref = OwnerRef::local(worker, owner_);
     // They take as long as the training does.
     for (int rank = 1; rank < worker.size(); ++rank) {
-      calls_.push_back(worker.with({.timeout = std::chrono::milliseconds(0)})
-                           .rpc_async<learn_by_calls>(rank, ref, settings, rank - 1));
+      calls_.push_back({rank, worker.with({.timeout = std::chrono::milliseconds(0)})
+                                  .rpc_async<learn_by_calls>(rank, ref, settings, rank - 1)});
     }
   }
 
@@ -53,7 +61,7 @@ class Lead {
       last = now;
       return true;
     };
-    while (any_works()) {
+    while (any_works() && !is_overdue()) {
       const auto progress = owner_->progress();
       if (due(settings_.report_every, progress.steps, reported)) report(progress);
       if (due(settings_.evaluate_every, progress.steps, evaluated)) evaluate_now(progress.steps);
@@ -65,21 +73,26 @@ class Lead {
     result_.updates = progress.updates;
     result_.seconds = seconds();
     report(progress);
+    save();  // First: it is what must not be lost.
     evaluate_now(progress.steps);
-    const Checkpoint checkpoint(settings_.out);
-    Checkpoint::clear(checkpoint.at_end());
-    owner_->save(Checkpoint::model(checkpoint.at_end()));
-    checkpoint.publish(checkpoint.at_end());
     return result_;
   }
 
+  /// Whether some worker has not come back from its call.
+  bool some_are_missing() const { return !calls_.empty(); }
+
  private:
+  struct Call {
+    int rank;
+    Future<int64_t> steps;
+  };
+
   /// Waits a little for it to change. What a worker fails with is told once.
   bool any_works() {
     std::erase_if(calls_, [&](auto& call) {
-      if (!call.ready()) return false;
+      if (!call.steps.ready()) return false;
       try {
-        call.wait();
+        call.steps.wait();
       } catch (const c10::Error& error) {
         last_failure_ = error.what_without_backtrace();
         std::fprintf(stderr, "farad acer: a worker is lost, and the others go on: %s\n", last_failure_.c_str());
@@ -87,8 +100,27 @@ class Lead {
       return true;
     });
     if (calls_.empty()) return false;
-    calls_.front().wait_for(std::chrono::milliseconds(20));
+    calls_.front().steps.wait_for(std::chrono::milliseconds(20));
     return true;
+  }
+
+  /// Whether all is done, and those who work have been waited for long enough. Tells who they are.
+  bool is_overdue() {
+    if (!board_.stop && owner_->progress().steps < settings_.steps) return false;
+    if (!done_at_) done_at_ = Clock::now();
+    if (Clock::now() - *done_at_ < patience_at_end) return false;
+    std::string ranks;
+    for (const auto& call : calls_) ranks += (ranks.empty() ? "" : ", ") + std::to_string(call.rank);
+    std::fprintf(stderr, "farad acer: the training is over, and ends without those who did not hear of it: rank %s\n",
+                 ranks.c_str());
+    return true;
+  }
+
+  void save() {
+    const Checkpoint checkpoint(settings_.out);
+    Checkpoint::clear(checkpoint.at_end());
+    owner_->save(Checkpoint::model(checkpoint.at_end()));
+    checkpoint.publish(checkpoint.at_end());
   }
 
   void report(const Owner::Progress& progress) {
@@ -130,7 +162,8 @@ class Lead {
   const std::shared_ptr<Owner> owner_;
   const std::unique_ptr<Agent> agent_;
   CsvFile rows_, evaluations_;
-  std::vector<Future<int64_t>> calls_;
+  std::vector<Call> calls_;
+  std::optional<Clock::time_point> done_at_;
   std::string last_failure_;
   const Clock::time_point start_ = Clock::now();
   double reported_at_ = 0;
@@ -150,6 +183,7 @@ std::optional<Result> train_with_owner(Settings settings, const Board& board) {
     throw Error(
         "[acer] --owner needs a group of two or more: farad run -n 3 -- farad-acer --owner ... has two workers");
   }
+  settings.owner = true;
   settings.policy = shared::Policy::Locked;
   settings.workers = worker.size() - 1;
   std::optional<Result> result;
@@ -159,9 +193,16 @@ std::optional<Result> train_with_owner(Settings settings, const Board& board) {
     std::printf("%s, %d workers that call their owner, %ld steps, seed %lu\n", settings.environment.c_str(),
                 settings.workers, static_cast<long>(settings.steps), static_cast<unsigned long>(settings.seed));
     std::fflush(stdout);
-    result = Lead(worker, settings, board).run();
+    Lead lead(worker, settings, board);
+    result = lead.run();
+    if (lead.some_are_missing()) return result;  // To close would be to wait for them.
   }
-  worker.close();  // The others work until then, in calls.
+  try {
+    worker.close();  // The others work until then, in calls.
+  } catch (const PeerLost&) {
+    // Whoever was lost was done without, unless it is the one who keeps the parameters.
+    if (!result && !done_here) throw;
+  }
   return result;
 }
 

@@ -111,6 +111,7 @@ std::string to_json(const Settings& s) {
       {"checkpoint_every", s.checkpoint_every},
       {"resume", s.resume},
       {"inject", name_of(s.inject)},
+      {"owner", s.owner},
   };
   return json.dump(2) + "\n";
 }

@@ -50,10 +50,11 @@ struct Settings {
   int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
   bool resume = false;           ///< goes on from the last checkpoint
   Fault inject = Fault::None;
+  bool owner = false;  ///< the first of a group of processes keeps the parameters, and the others call it
 
   FARAD_FIELDS(environment, workers, steps, policy, seed, out, hidden, rules, window, replay_ratio, replay_windows,
                replay_capacity, replay_start, optimizer, learning_rate, reward_scale, averaging, evaluate_every,
-               evaluation_episodes, report_every, checkpoint_every, resume, inject)
+               evaluation_episodes, report_every, checkpoint_every, resume, inject, owner)
 
   int64_t capacity_of_worker() const { return std::max<int64_t>(replay_capacity / workers, 1); }
   int64_t start_of_worker() const { return std::max<int64_t>(replay_start / workers, 1); }

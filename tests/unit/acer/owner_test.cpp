@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,6 +15,7 @@ namespace farad::acer {
 namespace {
 
 using test::TemporaryDirectory;
+using testing::HasSubstr;
 
 /// Under `farad run`, with so many workers.
 Run with_owner(int workers, const std::vector<std::string>& options, const std::string& out) {
@@ -67,7 +69,75 @@ TEST(Owner, SaysThatItNeedsAGroup) {
   TemporaryDirectory directory;
   const auto done = with_owner(0, {"--env", "Catch"}, directory.path());
   EXPECT_NE(done.code, 0);
-  EXPECT_THAT(done.said, testing::HasSubstr("--owner needs a group of two or more"));
+  EXPECT_THAT(done.said, HasSubstr("--owner needs a group of two or more"));
+}
+
+/// One of three members that nobody looks after, as `farad run` would.
+std::vector<std::string> member(int rank, const char* steps, const TemporaryDirectory& out) {
+  return {"/usr/bin/env",
+          "RANK=" + std::to_string(rank),
+          "WORLD_SIZE=3",
+          "FARAD_RENDEZVOUS=file://" + out.file("meeting"),
+          FARAD_ACER,
+          "--owner",
+          "--env",
+          "Catch",
+          "--window",
+          "9",
+          "--steps",
+          steps,
+          "--report-every",
+          "500",
+          "--replay-start",
+          "300",
+          "--evaluate-every",
+          "0",
+          "--out",
+          out.file("results")};
+}
+
+TEST(Owner, WhatIsLeftOfAGroupEndsWellWithoutAWorkerThatWasKilled) {
+  TemporaryDirectory directory;
+  Program owner(member(0, "9000", directory)), worker(member(1, "9000", directory)),
+      killed(member(2, "9000", directory));
+  ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
+  ::kill(killed.process(), SIGKILL);
+  EXPECT_EQ(owner.wait(), 0) << owner.said();
+  EXPECT_THAT(owner.said(), HasSubstr("a worker is lost, and the others go on"));
+  EXPECT_THAT(owner.said(), HasSubstr("done after"));
+  EXPECT_EQ(worker.wait(), 0) << worker.said();
+  EXPECT_EQ(killed.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(std::filesystem::exists(directory.file("results/checkpoint/model")));
+}
+
+TEST(Owner, WorkersFailIfTheOwnerIsKilled) {
+  TemporaryDirectory directory;
+  Program owner(member(0, "100000000", directory)), one(member(1, "100000000", directory)),
+      other(member(2, "100000000", directory));
+  ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
+  ::kill(owner.process(), SIGKILL);
+  EXPECT_EQ(one.wait(), 1) << one.said();
+  EXPECT_EQ(other.wait(), 1) << other.said();
+}
+
+TEST(Owner, CtrlCEndsItInGoodOrder) {
+  TemporaryDirectory directory;
+  Program owner(member(0, "100000000", directory)), one(member(1, "100000000", directory)),
+      other(member(2, "100000000", directory));
+  ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
+  ::kill(owner.process(), SIGINT);
+  EXPECT_EQ(owner.wait(), 130) << owner.said();
+  EXPECT_THAT(owner.said(), HasSubstr("stopped after"));
+  EXPECT_EQ(one.wait(), 0) << one.said();
+  EXPECT_EQ(other.wait(), 0) << other.said();
+}
+
+TEST(Owner, RefusesWhatItDecidesItself) {
+  for (const std::string option : {"--workers", "--policy", "--replay-schedule"}) {
+    const auto done = run({FARAD_ACER, "--owner", option, option == "--workers" ? "2" : "locked"});
+    EXPECT_EQ(done.code, 1);
+    EXPECT_THAT(done.said, HasSubstr(option + " does not go with --owner"));
+  }
 }
 
 }  // namespace

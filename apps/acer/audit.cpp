@@ -2,7 +2,7 @@
 
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
-#include <torch/optim/rmsprop.h>
+#include <farad/error.h>
 
 #include <cmath>
 #include <memory>
@@ -12,6 +12,7 @@
 #include "acer/duelling_reference.h"
 #include "acer/environments/registry.h"
 #include "acer/reference.h"
+#include "acer/shared_parameters.h"
 
 namespace farad::acer {
 namespace {
@@ -219,11 +220,22 @@ class Copy {
   const std::unique_ptr<Agent> agent_;
 };
 
+/// The audit brings gradients to the model by a loop of its own, so it would find nothing of these.
+void refuse_what_is_not_audited(const Settings& settings) {
+  if (settings.inject != Fault::None) {
+    const auto name = name_of(settings.inject);
+    throw Error("[acer] an audit plants defects itself: farad audit --inject " + name +
+                " -- farad-acer ..., not farad-acer --inject " + name);
+  }
+  if (settings.owner) throw Error("[acer] an audit is of workers that share memory; leave out --owner");
+}
+
 }  // namespace
 
 audit::Training training_to_audit(const Settings& settings) {
   const auto spec = make_environment(settings.environment)->spec();
   const auto make = [settings, spec](const audit::Options& options) {
+    refuse_what_is_not_audited(settings);
     const auto copy = std::make_shared<Copy>(settings, spec, options);
     audit::Learner learner;
     learner.tensors = copy->tensors();
@@ -233,8 +245,7 @@ audit::Training training_to_audit(const Settings& settings) {
     learner.reference = [copy](const audit::Batch& batch) { return copy->reference(batch); };
     return learner;
   };
-  const auto rmsprop = torch::optim::RMSpropOptions(settings.learning_rate).alpha(0.99).eps(1e-5);
-  audit::Training training("acer on " + spec.name, make, rmsprop);
+  audit::Training training("acer on " + spec.name, make, optimizer_of(settings));
   training.moving_average = settings.averaging;
   training.faults = faults;
   training.checks =

@@ -11,6 +11,9 @@ namespace farad::acer {
 ///
 /// A batch is made anew for each update, from the policy as it is: a few windows that the policy itself has acted in,
 /// and as many by behaviours so far from it that importance weights are cut and the trust region acts.
+///
+/// Whoever makes a copy for the audit gets an Error if the settings plant a defect, or have an owner: the audit's own
+/// loop would not have it.
 audit::Training training_to_audit(const Settings& settings);
 
 }  // namespace farad::acer

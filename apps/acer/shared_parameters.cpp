@@ -22,13 +22,16 @@ shared::Model create(const std::string& name, torch::nn::Module& network, const 
   const int updates = options.policy == shared::Policy::Averaged ? options.average_every : 1;
   options.moving_average = std::pow(settings.averaging, updates);
   options.members = settings.workers;
-  if (settings.optimizer == Optimizer::Adam)
-    return shared::Model::create(name, network, torch::optim::AdamOptions(settings.learning_rate), options);
-  const auto rmsprop = torch::optim::RMSpropOptions(settings.learning_rate).alpha(0.99).eps(1e-5);
-  return shared::Model::create(name, network, rmsprop, options);
+  return shared::Model::create(name, network, optimizer_of(settings), options);
 }
 
 }  // namespace
+
+detail::OptimizerSettings optimizer_of(const Settings& settings) {
+  if (settings.optimizer == Optimizer::Adam)
+    return detail::settings_of(torch::optim::AdamOptions(settings.learning_rate));
+  return detail::settings_of(torch::optim::RMSpropOptions(settings.learning_rate).alpha(0.99).eps(1e-5));
+}
 
 SharedModel::SharedModel(const std::string& name, const NetworkShape& shape, const Settings& settings)
     : network(make_network(shape, random_of(settings, Stream::Network))), model(create(name, *network, settings)) {}

@@ -9,6 +9,9 @@
 
 namespace farad::acer {
 
+/// The optimizer that the settings name.
+detail::OptimizerSettings optimizer_of(const Settings& settings);
+
 /// What all processes of a training share: the policy, its optimizer and the average policy. Made before they are
 /// forked; each of them then is a worker of its own.
 struct SharedModel {

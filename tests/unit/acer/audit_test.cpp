@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "acer/audit.h"
 #include "program.h"
 
 namespace farad::acer {
@@ -40,6 +41,29 @@ TEST(Audit, FindsThemWhereActionsAreAmounts) {
     EXPECT_EQ(done.code, 1) << done.said;
     EXPECT_THAT(done.said, HasSubstr("has to find: found")) << fault;
   }
+}
+
+TEST(Audit, IsOfTheOptimizerThatTheTrainingHas) {
+  Settings settings;
+  EXPECT_EQ(training_to_audit(settings).optimizer.kind, "RMSprop");
+  settings.optimizer = Optimizer::Adam;
+  settings.learning_rate = 0.25;
+  const auto adam = training_to_audit(settings).optimizer;
+  EXPECT_EQ(adam.kind, "Adam");
+  EXPECT_EQ(adam.options.at("lr"), 0.25);
+}
+
+/// What `farad audit -- farad-acer` with these options complains of.
+std::string refused(std::vector<std::string> options) {
+  options.insert(options.begin(), {FARAD_COMMAND, "audit", "--", FARAD_ACER, "--env", "Catch"});
+  const auto done = run(std::move(options));
+  EXPECT_EQ(done.code, 2) << done.said;
+  return done.said;
+}
+
+TEST(Audit, RefusesWhatItWouldNotSee) {
+  EXPECT_THAT(refused({"--inject", "accumulate"}), HasSubstr("farad audit --inject accumulate -- farad-acer"));
+  EXPECT_THAT(refused({"--owner"}), HasSubstr("leave out --owner"));
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
     const int64_t steps = now.steps - before_[w].steps;
     const int64_t updates = now.on_policy + now.off_policy - before_[w].on_policy - before_[w].off_policy;
     total.steps += now.steps;
+    total.on_policy += now.on_policy;
     total.off_policy += now.off_policy;
     since.steps += steps;
     made += static_cast<double>(updates);
@@ -91,8 +92,6 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
   }
 
   const auto stats = model.stats();
-  const auto updates = static_cast<double>(stats.version - version_before_);
-  version_before_ = stats.version;
   std::vector<uint64_t> stale;
   for (const auto& update : model.history()) stale.push_back(update.staleness());
   std::sort(stale.begin(), stale.end());
@@ -141,9 +140,10 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
       {"replay_fill", static_cast<double>(replay_size) / static_cast<double>(replay_capacity_)},
       {"replay_age", over(sum_of(Measure::ReplayAge), sum_of(Measure::ReplayDraws))},
       {"steps_per_second", static_cast<double>(since.steps) / elapsed},
-      {"updates_per_second", updates / elapsed},
+      {"updates_per_second", made / elapsed},
       // Out of the segment with each pull of the policy and of its average, and into it with each update.
-      {"bytes_moved", 3.0 * static_cast<double>(parameter_bytes_) * static_cast<double>(stats.version)},
+      {"bytes_moved",
+       3.0 * static_cast<double>(parameter_bytes_) * static_cast<double>(total.on_policy + total.off_policy)},
   };
 }
 

@@ -20,7 +20,8 @@ using Row = std::vector<std::pair<std::string, double>>;
 Row row_of(const Evaluation& evaluation, double seconds);
 
 /// What a training has come to, from row to row. Sums and rates are of the time since the last row, returns of the last
-/// hundred episodes, staleness of all updates, but its p99 of the last thousand.
+/// hundred episodes, staleness of all updates, but its p99 of the last thousand. `updates` are those of the model,
+/// which may each stand for several; rates and bytes are of what workers compute.
 class Metrics {
  public:
   /// `replay_capacity`: steps of all workers.
@@ -49,7 +50,6 @@ class Metrics {
   size_t parameter_bytes_;
   std::vector<Seen> before_;
   double seconds_before_ = 0;
-  uint64_t version_before_ = 0;
   std::vector<int64_t> episodes_before_;
   struct Episode {
     int64_t end = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 
 #include "acer/actor_learner.h"
@@ -46,6 +47,19 @@ void save_worker(const ActorLearner& learner, const std::string& parts, int work
   if (!out.flush()) throw Error("[acer] cannot write " + path);
 }
 
+/// A worker that was killed when the run ended has written no part.
+void load_worker(ActorLearner& learner, const Settings& settings, const std::string& parts, int worker) {
+  const auto path = Checkpoint::worker(parts, worker);
+  if (std::ifstream in(path, std::ios::binary); in) return learner.load(in);
+  if (settings.workers == 1 || settings.policy == Policy::AllReduced) {
+    throw Error("[acer] " + path +
+                " is missing: its worker was killed before it could write it, and without it the run does not go on to "
+                "the bit; begin anew, without --resume");
+  }
+  std::fprintf(stderr, "farad acer: %s is missing; worker %d begins anew, with an empty replay\n", path.c_str(),
+               worker);
+}
+
 }  // namespace
 
 bool is_logged(const Settings& settings) {
@@ -72,10 +86,7 @@ void work(const Settings& settings, SharedModel& shared, Board& board, int worke
   FaultyParameters seen(parameters, settings);
   ActorLearner learner(settings, seen, tally, worker, life);
   const Checkpoint checkpoint(settings.out);
-  if (settings.resume && life == 0) {
-    std::ifstream in(Checkpoint::worker(checkpoint.last(), worker), std::ios::binary);
-    if (in) learner.load(in);  // Else it was killed before it could write its part, and begins anew.
-  }
+  if (settings.resume && life == 0) load_worker(learner, settings, checkpoint.last(), worker);
   while (!is_done(settings, board, tally)) {
     const auto before = board.changes.count();
     const int64_t asked = checkpoint_asked_for(settings, board, shared.model);

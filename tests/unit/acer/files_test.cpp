@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 
+#include "acer/checkpoint.h"
 #include "acer/event_file.h"
 #include "acer/metrics.h"
 #include "acer/plot.h"
@@ -119,7 +120,14 @@ TEST(EventFile, CanBeReadBack) {
   EXPECT_EQ(number<float>(Message(values[1]).fields[2].at(0)), -0.25f);
 }
 
-// --- Plots ---
+// --- Metrics ---
+
+double value_of(const Row& row, const std::string& name) {
+  for (const auto& [column, value] : row) {
+    if (column == name) return value;
+  }
+  throw std::runtime_error("no column " + name);
+}
 
 TEST(Metrics, TheLastEpisodesAreThoseOfAllWorkers) {
   Settings settings;
@@ -128,15 +136,28 @@ TEST(Metrics, TheLastEpisodesAreThoseOfAllWorkers) {
   const auto board = std::make_unique<Board>();
   Metrics metrics(*board, 2, 100, 4);
   for (int i = 0; i < 300; ++i) board->tallies[i % 2 == 0 ? 0 : 1].add_episode(i % 2, 10);
-  for (const auto& [name, value] : metrics.row(*board, shared.model, 1)) {
-    if (name == "return_mean") EXPECT_NEAR(value, 0.5, 0.02);
-  }
+  EXPECT_NEAR(value_of(metrics.row(*board, shared.model, 1), "return_mean"), 0.5, 0.02);
   // Whoever is reported of last: these are newer.
   for (int i = 0; i < 200; ++i) board->tallies[0].add_episode(7, 10);
-  for (const auto& [name, value] : metrics.row(*board, shared.model, 2)) {
-    if (name == "return_mean") EXPECT_EQ(value, 7);
-  }
+  EXPECT_EQ(value_of(metrics.row(*board, shared.model, 2), "return_mean"), 7);
 }
+
+TEST(Metrics, RatesAreOfWhatWorkersComputeSinceTheyWentOn) {
+  Settings settings;
+  settings.hidden = {2};
+  SharedModel shared("metrics-test-" + std::to_string(::getpid()), {1, {2}, 2}, settings);
+  const auto board = std::make_unique<Board>();
+  board->tallies[0].on_policy = 1000;  // Before it was resumed.
+  Metrics metrics(*board, 2, 100, 4);
+  board->tallies[0].on_policy += 3;
+  board->tallies[1].off_policy += 7;
+  const auto row = metrics.row(*board, shared.model, 2);
+  EXPECT_EQ(value_of(row, "updates_per_second"), 5);
+  EXPECT_EQ(value_of(row, "bytes_moved"), 3 * 4 * 1010);
+  EXPECT_EQ(value_of(row, "updates"), 0);  // The model has seen none of them.
+}
+
+// --- Plots ---
 
 TEST(Plot, TheInterquartileMeanIsOfTheMiddleHalf) {
   EXPECT_EQ(interquartile_mean({1000, 2, 3, -500}), 2.5);
@@ -193,6 +214,24 @@ TEST(Checkpoint, OneWorkerGoesOnToTheBit) {
   EXPECT_EQ(column(halves.file("metrics.csv"), "steps").back(), column(whole.file("metrics.csv"), "steps").back());
 }
 
+TEST(Checkpoint, AMissingPartIsToldOrEndsWhatGoesOnToTheBit) {
+  for (const int workers : {1, 2}) {
+    TemporaryDirectory directory;
+    const auto train = [&](const char* steps, std::vector<std::string> more) {
+      more.insert(more.begin(), {"--workers", std::to_string(workers), "--env", "Catch", "--steps", steps,
+                                 "--replay-start", "300", "--evaluate-every", "0", "--out", directory.path()});
+      return acer(std::move(more));
+    };
+    const auto begun = train("600", {});
+    ASSERT_EQ(begun.code, 0) << begun.said;
+    const auto part = Checkpoint::worker(directory.file("checkpoint"), workers - 1);
+    ASSERT_TRUE(std::filesystem::remove(part));
+    const auto resumed = train("900", {"--resume"});
+    EXPECT_EQ(resumed.code, workers == 1 ? 1 : 0) << resumed.said;
+    EXPECT_THAT(resumed.said, HasSubstr(part + " is missing"));
+  }
+}
+
 TEST(Schedule, AnAsynchronousRunIsMadeAgainToTheBit) {
   TemporaryDirectory directory;
   const std::vector<std::string> options{"--workers", "3", "--steps", "1500", "--replay-start", "300", "--seed", "5"};
@@ -226,16 +265,21 @@ TEST(AllReduced, ARunThatWasKilledGoesOnFromItsLastCheckpointToTheBit) {
     more.insert(more.begin(), options.begin(), options.end());
     return more;
   };
-  const auto done = acer(with({"--steps", "8000", "--out", whole.path()}));
-  ASSERT_EQ(done.code, 0) << done.said;
   {
     auto all = with({"--steps", "100000000", "--checkpoint-every", "1000", "--out", halves.path()});
     all.insert(all.begin(), FARAD_ACER);
     Program program(std::move(all));
     ASSERT_TRUE(program.hear("saved at")) << program.said();
   }  // It is killed.
-  const auto resumed = acer(with({"--steps", "8000", "--resume", "--out", halves.path()}));
+  const auto board = std::make_unique<Board>();
+  load_counts(Checkpoint::counts(Checkpoint(halves.path()).last()), *board, 2);
+  ASSERT_GT(board->steps, 0);
+  const auto steps = std::to_string(board->steps + 3000);
+  const auto resumed = acer(with({"--steps", steps, "--resume", "--out", halves.path()}));
   ASSERT_EQ(resumed.code, 0) << resumed.said;
+  EXPECT_THAT(resumed.said, HasSubstr("goes on after " + std::to_string(board->steps) + " steps"));
+  const auto done = acer(with({"--steps", steps, "--out", whole.path()}));
+  ASSERT_EQ(done.code, 0) << done.said;
   EXPECT_EQ(model_of(halves.path()), model_of(whole.path()));
 }
 

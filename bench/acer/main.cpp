@@ -64,7 +64,7 @@ json run_alone(Words command, const Words& more) {
   return json::parse(text.substr(text.rfind('\n') + 1));
 }
 
-/// With how it went on one line; what it cannot train is left out of the figures, and why is among them.
+/// With how it went on one line. One that fails is among the failures instead.
 void run(const Contender& who, const Words& options, json& done, json& results) {
   std::fprintf(stderr, "  %s, %s ... ", who.name.c_str(), ("seed " + options[3]).c_str());
   try {
@@ -74,9 +74,10 @@ void run(const Contender& who, const Words& options, json& done, json& results) 
     if (!evaluations.empty()) std::fprintf(stderr, ", at last %.1f", evaluations.back()[1].get<double>());
     std::fprintf(stderr, "\n");
     done.push_back(one);
+    done.back()["seed"] = std::stoi(options[3]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
-    results["skipped"][who.name] = error.what();
+    results["failed"].push_back({{"who", who.name}, {"seed", std::stoi(options[3])}, {"why", error.what()}});
   }
 }
 
@@ -132,7 +133,12 @@ void measure_faults(const Contender& farad, const Plan& plan, const std::string&
     } else {
       train_farad(farad, fault, plan, out, here["runs"], results);
     }
-    here["audit"] = run_alone({"/proc/self/exe", "audit"}, {fault});
+    try {
+      here["audit"] = run_alone({"/proc/self/exe", "audit"}, {fault});
+    } catch (const std::exception& error) {
+      results["failed"].push_back(
+          {{"who", "farad"}, {"what", std::string("the audit, ") + fault}, {"why", error.what()}});
+    }
   }
 }
 
@@ -163,8 +169,9 @@ int run(const Words& words) {
   if (plan.has("speed")) measure_speed(all, plan, out, results);
   if (plan.has("learning")) measure_learning(all, plan, out, results);
   if (plan.has("faults")) measure_faults(all.front(), plan, out, results);
+  write_results(options, results);  // Whatever becomes of the report.
   const bool reached = report(results, out, plan.seeds);
-  write_results(options, results);
+  write_results(options, results);  // With what it has computed.
   return reached ? 0 : 1;
 }
 

@@ -74,14 +74,16 @@ def learn(network, average, windows):
         ratio = p / mu
         taken_ratio = ratio.gather(1, taken).squeeze(1)
         taken_q = q.detach().gather(1, taken).squeeze(1)
-        targets, row = torch.empty(len(states)), 0
+        # Step by step in plain numbers: calls of torch would cost more than the arithmetic.
+        ahead_of, trace, known, worth = (x.tolist() for x in (after, taken_ratio.clamp(max=1.0), taken_q, value))
+        targets, row = [0.0] * len(states), 0
         for i, window in enumerate(windows):
-            ahead = torch.zeros(()) if window[4] else after[i]
+            ahead = 0.0 if window[4] else ahead_of[i]
             for j in reversed(range(row, row + len(window[0]))):
-                target = window[2][j - row] + DISCOUNT * ahead
-                targets[j] = target
-                ahead = taken_ratio[j].clamp(max=1.0) * (target - taken_q[j]) + value[j]
+                targets[j] = window[2][j - row] + DISCOUNT * ahead
+                ahead = trace[j] * (targets[j] - known[j]) + worth[j]
             row += len(window[0])
+        targets = torch.tensor(targets)
         advantage = targets - value
         g = (1 - C / ratio).clamp(min=0) * (q.detach() - value.unsqueeze(1)) - ENTROPY * (p.log() + 1)
         g.scatter_add_(1, taken, (taken_ratio.clamp(max=C) * advantage).unsqueeze(1) / p.gather(1, taken))
@@ -181,7 +183,7 @@ def work(number, arguments, shared, average, squares, lock, steps, updates, ende
         apply()
         if over:
             observation = None
-        replay = replay[-CAPACITY // arguments.workers :]
+        del replay[: -CAPACITY // arguments.workers]
         with lock:
             steps.value += len(states)
         if len(replay) < START // arguments.workers:

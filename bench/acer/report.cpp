@@ -28,16 +28,20 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-/// farad's rate over the other's, turn by turn.
+/// farad's rate over the other's, in each turn that both have done.
 std::vector<double> ratios_of(const json& farad, const json& other, const char* what, const char* per) {
   std::vector<double> ratios;
-  for (size_t i = 0; i < std::min(farad.size(), other.size()); ++i)
-    ratios.push_back(rate(farad[i], what, per) / rate(other[i], what, per));
+  for (const auto& one : farad) {
+    for (const auto& beside : other) {
+      if (one["seed"] == beside["seed"]) ratios.push_back(rate(one, what, per) / rate(beside, what, per));
+    }
+  }
   return ratios;
 }
 
 /// "12.3x (10.1 to 14.2)"
 std::string text_of(const std::vector<double>& ratios) {
+  if (ratios.empty()) return "no turn of both";
   const auto [low, high] = std::minmax_element(ratios.begin(), ratios.end());
   char text[64];
   std::snprintf(text, sizeof text, "%.1fx (%.1f to %.1f)", median(ratios), *low, *high);
@@ -91,10 +95,11 @@ json to_json(const acer::Interval& interval) {
   return {{"interquartile mean", interval.middle}, {"low", interval.low}, {"high", interval.high}};
 }
 
-/// "5 of 5   22500 (20000 to 25100)"
-json print_steps(const json& runs) {
+/// "5 of 5   22500 (20000 to 25100)", of so many seeds; one that failed has not reached it.
+json print_steps(const json& runs, int seeds) {
+  if (runs.empty()) return std::printf("%9s  %-27s", "", "none: all failed"), json();
   const auto steps = steps_to(solved, runs);
-  std::printf("%4zu of %zu", steps.size(), runs.size());
+  std::printf("%4zu of %d", steps.size(), seeds);
   if (steps.empty()) return std::printf("  %-27s", "never"), json();
   const auto interval = acer::interval_of(steps);
   char text[64];
@@ -103,7 +108,7 @@ json print_steps(const json& runs) {
   return to_json(interval);
 }
 
-void print_learning(json& results) {
+void print_learning(json& results, int seeds) {
   std::printf(
       "\nSteps until 20 greedy episodes bring %g on the mean; evaluated every 2,500; interquartile means and\n"
       "between which bounds 95 of 100 resamplings have them\n  %-8s %9s  steps\n",
@@ -111,9 +116,40 @@ void print_learning(json& results) {
   for (const char* name : contenders) {
     if (!results["learning"].contains(name)) continue;
     std::printf("  %-8s", name);
-    results["steps to 475"][name] = print_steps(results["learning"][name]);
+    results["steps to 475"][name] = print_steps(results["learning"][name], seeds);
     std::printf("\n");
   }
+}
+
+/// "480 (406 to 500)"
+json print_return(const std::vector<double>& last) {
+  if (last.empty()) return std::printf(" %-22s", "none"), json();
+  const auto end = acer::interval_of(last);
+  char text[64];
+  std::snprintf(text, sizeof text, "%.0f (%.0f to %.0f)", end.middle, end.low, end.high);
+  std::printf(" %-22s", text);
+  return to_json(end);
+}
+
+/// "BROKEN, failed: B2 D4"
+std::string verdict_in(const json& with_fault) {
+  if (!with_fault.contains("audit")) return "none";
+  const auto& audit = with_fault["audit"];
+  std::string checks;
+  for (const auto& check : audit["failed"]) checks += " " + check.get<std::string>();
+  return audit["verdict"].get<std::string>() + (checks.empty() ? "" : ", failed:" + checks);
+}
+
+/// Whether nothing of farad's is among them.
+bool print_failures(const json& failures) {
+  bool farad_is_well = true;
+  for (const auto& failure : failures) {
+    const auto who = failure["who"].get<std::string>();
+    const auto what = failure.contains("seed") ? "seed " + failure["seed"].dump() : failure["what"].get<std::string>();
+    std::printf("\n%s, %s, FAILED: %s\n", who.c_str(), what.c_str(), failure["why"].get<std::string>().c_str());
+    farad_is_well &= who != "farad";
+  }
+  return farad_is_well;
 }
 
 void print_faults(json& results, const std::string& out, int seeds) {
@@ -125,22 +161,18 @@ void print_faults(json& results, const std::string& out, int seeds) {
   for (const std::string name : faults) {
     auto& here = results[name];
     std::printf("  %-14s", name.c_str());
-    here["steps to 475"] = print_steps(here["runs"]);
+    here["steps to 475"] = print_steps(here["runs"], seeds);
     std::vector<double> last;
-    for (const auto& run : here["runs"]) last.push_back(run["evaluations"].back()[1].get<double>());
-    const auto end = acer::interval_of(last);
-    here["return at the end"] = to_json(end);
-    char text[64];
-    std::snprintf(text, sizeof text, "%.0f (%.0f to %.0f)", end.middle, end.low, end.high);
-    std::string checks;
-    for (const auto& check : here["audit"]["failed"]) checks += " " + check.get<std::string>();
-    std::printf(" %-22s %s%s%s\n", text, here["audit"]["verdict"].get<std::string>().c_str(),
-                checks.empty() ? "" : ", failed:", checks.c_str());
-    std::string group = name == "none" ? "correct=" : name + "=";
-    for (int seed = 1; seed <= seeds; ++seed)
-      group += (seed > 1 ? "," : "") + out + "/" + name + "-" + std::to_string(seed);
-    picture.groups.push_back(group);
+    std::string directories;
+    for (const auto& run : here["runs"]) {
+      last.push_back(run["evaluations"].back()[1].get<double>());
+      directories += (directories.empty() ? "" : ",") + out + "/" + name + "-" + run["seed"].dump();
+    }
+    here["return at the end"] = print_return(last);
+    std::printf(" %s\n", verdict_in(here).c_str());
+    if (!last.empty()) picture.groups.push_back((name == "none" ? "correct" : name) + "=" + directories);
   }
+  if (picture.groups.empty()) return;
   std::printf("\nThe picture\n");
   acer::compare(picture);
 }
@@ -150,10 +182,11 @@ void print_faults(json& results, const std::string& out, int seeds) {
 bool report(json& results, const std::string& out, int seeds) {
   bool reached = true;
   if (results.contains("speed")) reached = print_speed(results["speed"]);
-  if (results.contains("learning")) print_learning(results);
+  if (results.contains("learning")) print_learning(results, seeds);
   if (results.contains("faults")) print_faults(results["faults"], out, seeds);
   for (const auto& [who, why] : results.value("skipped", json::object()).items())
     std::printf("\n%s was not measured: %s\n", who.c_str(), why.get<std::string>().c_str());
+  reached &= print_failures(results.value("failed", json::array()));
   return reached;
 }
 

@@ -184,7 +184,8 @@ bool report(json& results, const std::string& out, int seeds) {
   if (results.contains("speed")) reached = print_speed(results["speed"]);
   if (results.contains("learning")) print_learning(results, seeds);
   if (results.contains("faults")) print_faults(results["faults"], out, seeds);
-  for (const auto& [who, why] : results.value("skipped", json::object()).items())
+  const auto skipped = results.value("skipped", json::object());  // items() does not keep it.
+  for (const auto& [who, why] : skipped.items())
     std::printf("\n%s was not measured: %s\n", who.c_str(), why.get<std::string>().c_str());
   reached &= print_failures(results.value("failed", json::array()));
   return reached;

@@ -26,6 +26,7 @@ void train(const std::string& name) {
 }
 
 int main() {
+  torch::set_num_threads(1);  // No threads of libtorch's: spawn forks, and a fork would leave them behind.
   torch::manual_seed(1);
   Linear module(10, 2);
   const std::string name = "example-" + std::to_string(::getpid());

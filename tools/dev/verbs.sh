@@ -22,9 +22,24 @@ verb_test() {
   configure "${preset:-release}" -D FARAD_BUILD_TESTS=ON
   build ${label:+"tests-$label"}
   say "test"
-  ctest --test-dir "$build_dir" --output-on-failure --no-tests=error -j "$(nproc)" ${label:+-L "^$label\$"} "$@" || passed=$?
+  ctest --test-dir "$build_dir" --no-tests=error -j "$(nproc)" ${label:+-L "^$label\$"} "$@" || passed=$?
+  ((passed == 0)) || show_failures "$build_dir/Testing/Temporary/LastTest.log"
   count_cases "$build_dir/Testing/Temporary/LastTest.log"
   return $passed
+}
+
+# What failed programs wrote, without the cases that passed and made no sanitizer speak: those hide the others.
+show_failures() {
+  awk 'function keep() { for (i = 0; i < lines; i++) text = text line[i] "\n"; lines = 0 }
+       / Test: / && !inside { name = $NF }
+       /^Output:$/ && !inside { inside = 1; text = ""; lines = 0; next }
+       !inside { if (/^Test Failed/ || /^Test .*[Tt]imeout/) printf "\n==== %s\n%s", name, text; next }
+       /^<end of output>$/ { keep(); inside = 0; next }
+       /^\[(-----|=====)/ || (/^-----/ && text == "" && lines == 0) { next }
+       /^\[ RUN      \] / { keep(); loud = 0 }
+       /Sanitizer|runtime error:/ { loud = 1 }
+       /^\[       OK \] / && !loud { lines = 0; next }
+       { line[lines++] = $0 }' "$1"
 }
 
 # ctest counts programs; this counts what they contain. A case that began and never ended took its program with it.

@@ -40,11 +40,11 @@ std::map<std::string, std::string> saved_model(const TemporaryDirectory& out) {
 TEST(Owner, WorkersThatCallItTrainOneModel) {
   TemporaryDirectory directory;
   const auto done = with_owner(2,
-                               {"--env", "Catch", "--steps", "3000", "--window", "9", "--evaluate-every", "3000",
+                               {"--env", "Catch", "--steps", "9000", "--window", "9", "--evaluate-every", "3000",
                                 "--evaluation-episodes", "100"},
                                directory.path());
   ASSERT_EQ(done.code, 0) << done.said;
-  EXPECT_THAT(done.said, HasSubstr("done after 3"));
+  EXPECT_THAT(done.said, HasSubstr("done after 9"));
   EXPECT_FALSE(column(directory.file("evaluations.csv"), "greedy_mean").empty());
   EXPECT_GT(column(directory.file("metrics.csv"), "staleness_mean").back(), 0) << "only one of them worked";
 }

@@ -40,6 +40,7 @@ json measure(const Options& options) {
     if (!options.peer) continue;
     std::fprintf(stderr, "measuring torch, %s ...\n", to_string(placement));
     here.update(measure_torch(options, placement, "backward/torch_dist_autograd.py"));
+    here.update(measure_torch(options, placement, "backward/torch_dist_autograd.py", {"tcp"}));
   }
   return results;
 }

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* columns[] = {"floor", "shm", "tcp", "torch"};
+constexpr const char* columns[] = {"floor", "shm", "tcp", "torch", "torch tcp"};
 
 std::optional<double> number(const json& results, const std::string& path) {
   const json::json_pointer pointer(path);
@@ -68,7 +68,9 @@ constexpr Target targets[] = {
 
 bool print_target(const json& results, const std::string& placement, const Target& target, bool binds) {
   const auto ours = number(results, "/" + placement + "/" + target.transport + "/" + target.path);
-  const auto theirs = number(results, "/" + placement + "/torch/" + target.path);
+  // Over sockets where we are; otherwise it chooses, and takes shared memory.
+  const std::string peer = std::string(target.transport) == "tcp" ? "torch tcp" : "torch";
+  const auto theirs = number(results, "/" + placement + "/" + peer + "/" + target.path);
   if (!ours || !theirs) {
     std::printf("  %-10s %-10s %-4s not measured\n", placement.c_str(), target.what, target.transport);
     return true;

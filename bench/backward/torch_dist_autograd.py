@@ -1,6 +1,6 @@
 """The peer: the same passes by PyTorch's dist_autograd, between two processes. Prints JSON like bench_backward's roles.
 
-usage: torch_dist_autograd.py RANK SIZE PORT
+usage: torch_dist_autograd.py RANK SIZE PORT [tcp]
 """
 import pathlib
 import sys
@@ -47,9 +47,9 @@ def pass_rate(threads, seconds=0.4):
     return sum(counts) / (time.monotonic() - start)
 
 
-def measure(_):
+def measure(words):
     return {
-        "torch": {
+        "torch tcp" if "tcp" in words else "torch": {
             "one call": time_each(chain(1), 0.6),
             "ten calls": time_each(chain(10), 0.6),
             "threads": {str(threads): pass_rate(threads) for threads in (1, 4, 16)},

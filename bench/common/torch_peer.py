@@ -29,11 +29,16 @@ def time_each(once, seconds=0.4, least=5, most=20000):
 
 
 def run(measure):
-    """One of the processes: SCRIPT RANK SIZE PORT WORD... The first prints what measure(words) gives, as JSON."""
-    rank, size, port = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    """One of the processes: SCRIPT RANK SIZE PORT WORD... The first prints what measure(words) gives, as JSON.
+
+    With the word "tcp" they talk over sockets, as between machines; otherwise PyTorch chooses, and takes shared memory.
+    """
+    rank, size, port, words = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     torch.set_num_threads(1)
-    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=size)
+    only_tcp = {"_transports": ["uv"], "_channels": ["basic"]} if "tcp" in words else {}
+    options = rpc.TensorPipeRpcBackendOptions(**only_tcp)
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=size, rpc_backend_options=options)
     if rank == 0:
-        print(json.dumps(measure(sys.argv[4:])), flush=True)
+        print(json.dumps(measure(words)), flush=True)
     rpc.shutdown()

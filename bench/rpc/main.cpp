@@ -36,6 +36,7 @@ json measure(const Options& options, const std::string& calls) {
     if (!options.peer) continue;
     std::fprintf(stderr, "measuring torch rpc, %s ...\n", to_string(placement));
     here.update(measure_torch(options, placement, "rpc/torch_rpc.py"));
+    here.update(measure_torch(options, placement, "rpc/torch_rpc.py", {"tcp"}));
   }
   return results;
 }

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* columns[] = {"shm", "tcp", "torch builtin", "torch script", "torch python"};
+constexpr const char* columns[] = {"shm", "tcp", "torch builtin", "torch tcp", "torch script", "torch python"};
 /// Not growing, but for what allocators keep.
 constexpr uint64_t most_growth = 4 << 20;
 
@@ -87,7 +87,9 @@ constexpr Target targets[] = {
 
 bool print_target(const json& results, const std::string& placement, const Target& target, bool binds) {
   const auto ours = number(results, "/" + placement + "/" + target.transport + "/" + target.path);
-  const auto theirs = number(results, "/" + placement + "/torch builtin/" + target.path);
+  // Over sockets where we are; otherwise it chooses, and takes shared memory.
+  const std::string peer = std::string(target.transport) == "tcp" ? "torch tcp" : "torch builtin";
+  const auto theirs = number(results, "/" + placement + "/" + peer + "/" + target.path);
   if (!ours || !theirs) {
     std::printf("  %-10s %-17s %-4s not measured\n", placement.c_str(), target.what, target.transport);
     return true;

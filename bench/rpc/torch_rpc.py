@@ -1,6 +1,6 @@
 """The peer: the same calls by PyTorch's RPC, between two processes. Prints JSON like bench_rpc's own roles.
 
-usage: torch_rpc.py RANK SIZE PORT
+usage: torch_rpc.py RANK SIZE PORT [tcp]
 """
 import collections
 import pathlib
@@ -69,8 +69,10 @@ def measure_one(function):
     return result
 
 
-def measure(_):
+def measure(words):
     # Builtins are the fastest it has: no Python runs at the callee.
+    if "tcp" in words:
+        return {"torch tcp": measure_one(torch.neg)}
     result = {
         "torch builtin": measure_one(torch.neg),
         "torch script": measure_one(script_negative),

@@ -37,7 +37,7 @@ class Pair : private net::Sink {
  private:
   void on_message(net::Peer, wire::Message&& message) override { handler_(std::move(message)); }
   void on_lost(net::Peer, const base::Status&) override { lost_->complete(); }
-  void on_unsent(net::Peer, uint8_t, uint64_t, const base::Status& why) override { why.raise(); }
+  void on_unsent(net::Peer, const wire::Message&, const base::Status& why) override { why.raise(); }
 
   const Handler handler_;
   base::Rank other_;

@@ -103,8 +103,8 @@ class FabricImpl final : public Fabric, private Sink {
 
   void on_message(Peer from, wire::Message&& message) override;
   void on_lost(Peer peer, const base::Status& why) override { sink_.on_lost(peer, why); }
-  void on_unsent(Peer to, uint8_t kind, uint64_t tag, const base::Status& why) override {
-    sink_.on_unsent(to, kind, tag, why);
+  void on_unsent(Peer to, const wire::Message& message, const base::Status& why) override {
+    sink_.on_unsent(to, message, why);
   }
 
   const FabricOptions options_;

@@ -30,8 +30,8 @@ class Router::Prefixed final : public Sink {
                    {base::Code::PeerLost, "[net] lost " + who + " (rank " + std::to_string(peer.rank.value) +
                                               ", over " + way + "): " + why.message()});
   }
-  void on_unsent(Peer to, uint8_t kind, uint64_t tag, const base::Status& why) override {
-    above_.on_unsent({to.rank, outward(to.incarnation, number_)}, kind, tag, why);
+  void on_unsent(Peer to, const wire::Message& message, const base::Status& why) override {
+    above_.on_unsent({to.rank, outward(to.incarnation, number_)}, message, why);
   }
 
  private:

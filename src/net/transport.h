@@ -28,7 +28,8 @@ class Sink {
   /// close().
   virtual void on_lost(Peer peer, const base::Status& why) = 0;
   /// A message was taken back because a tensor in it was changed while it was being written; the peer never sees it.
-  virtual void on_unsent(Peer to, uint8_t kind, uint64_t tag, const base::Status& why) = 0;
+  /// `message` is all of it but the tensors.
+  virtual void on_unsent(Peer to, const wire::Message& message, const base::Status& why) = 0;
 };
 
 /// What became of a send: the incarnation the message went to, if `status` is ok.
@@ -44,7 +45,7 @@ struct Sent {
 /// Messages between two workers may overtake each other as far as the layers above may assume.
 ///
 /// A message's tensors belong to the transport until they are written. They are not copied where that can be avoided,
-/// so whoever changes one meanwhile gets on_unsent.
+/// so whoever changes one meanwhile gets on_unsent, unless the message is one that its sender forgets.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -102,7 +102,7 @@ void Table::sent(net::Peer to, const std::vector<Loan>& loans, const std::option
   finish(std::move(after));
 }
 
-void Table::take_back(Rank to, const std::vector<Loan>& loans) {
+void Table::take_back(net::Peer to, const std::vector<Loan>& loans) {
   Afterwards after;
   {
     base::Lock lock(mutex_);
@@ -111,7 +111,8 @@ void Table::take_back(Rank to, const std::vector<Loan>& loans) {
         after.handles.push_back(std::move(lent->second.handle));
         lent_.erase(lent);
       } else if (const auto owned = owned_.find(loan.id); owned != owned_.end()) {
-        owned->second.holders.erase({{to, {}}, loan.hold});
+        owned->second.holders.erase({{to.rank, {}}, loan.hold});  // If it was not said yet who got it.
+        owned->second.holders.erase({to, loan.hold});
         free_if_unheld(loan.id, after);
       }
     }

@@ -108,7 +108,7 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
 
   std::vector<rpc::Loan> lend(base::Rank to, const detail::References& references) override;
   void sent(net::Peer to, const std::vector<rpc::Loan>& loans, const std::optional<detail::RefId>& makes) override;
-  void take_back(base::Rank to, const std::vector<rpc::Loan>& loans) override;
+  void take_back(net::Peer to, const std::vector<rpc::Loan>& loans) override;
   detail::References receive(net::Peer from, const std::vector<rpc::Loan>& loans, const std::string& function) override;
   void expect(net::Peer maker, const detail::RefId& id, const std::string& function) override;
   void keep(const detail::RefId& id, std::shared_ptr<void> value) override;

@@ -92,7 +92,7 @@ class Agent final : private net::Sink {
 
   void on_message(net::Peer from, wire::Message&& message) override;
   void on_lost(net::Peer peer, const base::Status& why) override;
-  void on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const base::Status& why) override;
+  void on_unsent(net::Peer to, const wire::Message& message, const base::Status& why) override;
 
   void take_call(net::Peer from, wire::Message&& message);
   net::Cost& cost_of(const CallHeader& call);

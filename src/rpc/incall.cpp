@@ -204,7 +204,7 @@ void Incall::reply() {
     return;
   }
   if (taken_) taken_->never_replied();
-  if (!header.loans.empty()) agent_.host_.references().take_back(from_.rank, header.loans);
+  if (!header.loans.empty()) agent_.host_.references().take_back(from_, header.loans);
   // If the caller or the worker is gone, nobody is there to be told. What cannot travel is the function's fault.
   if (sent.status.code() == base::Code::Invalid) {
     post_failure({base::Code::Invalid, {}, "[rpc] its result cannot travel: " + sent.status.message(), {}});

@@ -29,8 +29,8 @@ class References {
   virtual std::vector<Loan> lend(base::Rank to, const detail::References& references) = 0;
   /// It went to that life of the receiver; `makes`, if it was a call that makes a value there.
   virtual void sent(net::Peer to, const std::vector<Loan>& loans, const std::optional<detail::RefId>& makes) = 0;
-  /// The message did not go after all.
-  virtual void take_back(base::Rank to, const std::vector<Loan>& loans) = 0;
+  /// The message did not go after all; `to` has no incarnation if it was not said where it would have gone.
+  virtual void take_back(net::Peer to, const std::vector<Loan>& loans) = 0;
   /// When a message with these loans came from `from`, in a call of `function` or its reply.
   virtual detail::References receive(net::Peer from, const std::vector<Loan>& loans, const std::string& function) = 0;
 

@@ -16,6 +16,8 @@ struct Message {
   uint64_t tag = 0;
   Bytes body;
   std::vector<at::Tensor> tensors;
+  /// Its sender cannot know when it has gone, and may change the tensors at once: what must wait is copied.
+  bool forgotten = false;
 };
 
 }  // namespace farad::wire

@@ -103,6 +103,8 @@ base::Status Outgoing::make(Message& message, const Limits& limits, Outgoing& ou
 
   state.kind = header.kind;
   state.tag = header.tag;
+  state.forgotten = message.forgotten;
+  state.body_bytes = header.body_bytes;
   state.payload = header.payload_bytes;
   state.head.resize_for_overwrite(frame::header_bytes + header.table_bytes + header.body_bytes);
   state.size = state.head.size() + (state.payload > 0 ? state.payload + frame::trailer_bytes : 0);
@@ -204,8 +206,8 @@ void Outgoing::hold() {
     auto& segment = s.segments[i];
     auto& owner = s.owners[i];
     if (!owner.defined() || may_hand_over(owner)) continue;  // A handle, or nobody else can change it.
-    if (owner.is_inference() || compat::is_copy_on_write(owner.storage())) {
-      // There is no counter that would tell of a change.
+    if (s.forgotten || owner.is_inference() || compat::is_copy_on_write(owner.storage())) {
+      // It may be changed rightly, or there is no counter that would tell of a change.
       owner = snapshot(owner);
       segment.data = compat::const_data(owner);
       continue;
@@ -217,6 +219,11 @@ void Outgoing::hold() {
 }
 
 bool Outgoing::memory_moved(const Watch& watch) const { return compat::const_data(watch.storage) != watch.data; }
+
+Message Outgoing::stub() const {
+  const auto& head = state_.head;
+  return {state_.kind, state_.tag, Bytes(head.end() - state_.body_bytes, head.end()), {}};
+}
 
 void Outgoing::take_verdict() {
   for (const auto& watch : state_.watches) {

@@ -44,6 +44,8 @@ class Outgoing {
   uint64_t remaining() const { return state_.size - state_.written; }
   uint8_t kind() const { return state_.kind; }
   uint64_t tag() const { return state_.tag; }
+  /// The message without its tensors, for whoever sent one that was taken back.
+  Message stub() const;
 
   /// The next bytes to write, in order, in at most `count` slots; the number of slots used, 0 only if done(). They
   /// stay valid until the next call of another member. Need not be all that remains: gather again after advance().
@@ -81,6 +83,8 @@ class Outgoing {
     uint64_t tag = 0;
     uint8_t kind = 0;
     bool held = false;
+    bool forgotten = false;
+    uint32_t body_bytes = 0;           // the end of `head`
     c10::SmallVector<char, 256> head;  // header, table and body
     c10::SmallVector<Segment, 4> segments;
     c10::SmallVector<at::Tensor, 2> owners;              // of the segments' memory, one each; undefined for handles

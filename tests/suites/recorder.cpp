@@ -13,11 +13,8 @@ void Recorder::on_message(net::Peer from, wire::Message&& message) {
 
 void Recorder::on_lost(net::Peer peer, const base::Status& why) { record({What::Lost, peer, {}, why}); }
 
-void Recorder::on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const base::Status& why) {
-  wire::Message stub;
-  stub.kind = kind;
-  stub.tag = tag;
-  record({What::Unsent, to, std::move(stub), why});
+void Recorder::on_unsent(net::Peer to, const wire::Message& message, const base::Status& why) {
+  record({What::Unsent, to, message, why});
 }
 
 void Recorder::record(Heard heard) {

@@ -26,7 +26,7 @@ class Recorder : public net::Sink {
 
   void on_message(net::Peer from, wire::Message&& message) override;
   void on_lost(net::Peer peer, const base::Status& why) override;
-  void on_unsent(net::Peer to, uint8_t kind, uint64_t tag, const base::Status& why) override;
+  void on_unsent(net::Peer to, const wire::Message& message, const base::Status& why) override;
 
   /// Called for every message, by the driving thread and before it is recorded. Set before the first one comes.
   std::function<void(net::Peer, const wire::Message&)> at_message;

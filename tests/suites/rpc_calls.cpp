@@ -249,6 +249,20 @@ RPC_TEST(SendRunsTheFunctionAndHearsNothingOfIt) {
   EXPECT_EQ(group[0].rpc_sync<rank_here>("worker1"), 1);
 }
 
+RPC_TEST(TensorsOfASendMayBeChangedAtOnce) {
+  static std::atomic<double> sum;
+  sum = 0;
+  Group group = start(2);
+
+  // Nobody could say when it has gone. More than is written at once:
+  const auto large = at::ones({4 << 20});
+  group[0].send<[](const at::Tensor& x) { sum = x.sum().item<double>(); }>("worker1", large);
+  large.add_(1);
+
+  EXPECT_TRUE(eventually([] { return sum != 0; }));
+  EXPECT_EQ(sum, 4 << 20);
+}
+
 // --- Giving up ---
 
 static Door* held;

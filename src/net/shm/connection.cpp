@@ -65,7 +65,7 @@ void ShmConnection::write_queued() {
     auto& front = queue_.front();
     wrote |= write(front);
     if (!front.done()) break;
-    if (!front.verdict().ok()) unsent_.push_back({front.kind(), front.tag(), front.verdict()});
+    if (!front.verdict().ok()) unsent_.push_back({front.stub(), front.verdict()});
     queued_bytes_ -= front.size();
     queue_.pop_front();
     made_room_ = true;
@@ -107,7 +107,7 @@ bool ShmConnection::flush(Sink& sink) {
     did = std::exchange(made_room_, false);  // Also by open(): somebody may wait for it.
     note_what_is_left();
   }
-  for (auto& one : unsent) sink.on_unsent(peer, one.kind, one.tag, one.why);
+  for (auto& one : unsent) sink.on_unsent(peer, one.message, one.why);
   return did || !unsent.empty();
 }
 

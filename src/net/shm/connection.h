@@ -61,8 +61,7 @@ class ShmConnection {
 
  private:
   struct Unsent {
-    uint8_t kind;
-    uint64_t tag;
+    wire::Message message;
     base::Status why;
   };
 

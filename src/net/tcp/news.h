@@ -31,8 +31,7 @@ struct Lost {
 /// A message that was taken back.
 struct Unsent {
   Peer to;
-  uint8_t kind;
-  uint64_t tag;
+  wire::Message message;
   base::Status why;
 };
 

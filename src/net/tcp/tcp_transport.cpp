@@ -131,7 +131,7 @@ void TcpTransport::write_queued(Remote& remote) {
   std::vector<wire::Outgoing> unsent;
   const tcp::Io io = remote.outbox.write(remote.link->stream(), unsent);
   for (const wire::Outgoing& frame : unsent) {
-    news_.push(tcp::Unsent{{remote.rank, remote.incarnation}, frame.kind(), frame.tag(), frame.verdict()});
+    news_.push(tcp::Unsent{{remote.rank, remote.incarnation}, frame.stub(), frame.verdict()});
   }
   if (!written(remote, io)) return;
   remote.link->watch_room(!remote.outbox.empty());
@@ -258,7 +258,7 @@ bool TcpTransport::tell_news() {
       lost->dropped.clear();
       sink_.on_lost(lost->peer, lost->why);
     } else if (auto* unsent = std::get_if<tcp::Unsent>(&item)) {
-      sink_.on_unsent(unsent->to, unsent->kind, unsent->tag, unsent->why);
+      sink_.on_unsent(unsent->to, unsent->message, unsent->why);
     }
   }
   return !items.empty();

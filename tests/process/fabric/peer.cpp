@@ -33,7 +33,7 @@ class PeerSink final : public net::Sink {
   void on_lost(net::Peer peer, const base::Status&) override {
     if (plan_.behaviour == Behaviour::Report) answer(peer.rank, tagged(i_lost_you));
   }
-  void on_unsent(net::Peer, uint8_t, uint64_t, const base::Status& why) override { fail(why.message()); }
+  void on_unsent(net::Peer, const wire::Message&, const base::Status& why) override { fail(why.message()); }
 
  private:
   void answer(base::Rank to, wire::Message message) { (void)fabric_->post(to, std::move(message)).status; }

@@ -70,7 +70,7 @@ void PostOffice::on_lost(net::Peer peer, const base::Status& why) {
   fail(why);
 }
 
-void PostOffice::on_unsent(net::Peer, uint8_t, uint64_t, const base::Status& why) { fail(why); }
+void PostOffice::on_unsent(net::Peer, const wire::Message&, const base::Status& why) { fail(why); }
 
 void PostOffice::fail(const base::Status& why) {
   base::Lock lock(mutex_);

@@ -32,7 +32,7 @@ class PostOffice : private net::Sink {
  private:
   void on_message(net::Peer from, wire::Message&& message) override;
   void on_lost(net::Peer peer, const base::Status& why) override;
-  void on_unsent(net::Peer, uint8_t, uint64_t, const base::Status& why) override;
+  void on_unsent(net::Peer, const wire::Message&, const base::Status& why) override;
   void fail(const base::Status& why);
 
   std::unique_ptr<net::Fabric> fabric_;

@@ -30,8 +30,7 @@ class TcpNode : private Sink {
   };
   struct Taken {
     Peer to;
-    uint8_t kind;
-    uint64_t tag;
+    wire::Message message;
     base::Status why;
   };
   struct Record {
@@ -105,8 +104,8 @@ class TcpNode : private Sink {
   void on_lost(Peer peer, const base::Status& why) override {
     note([&] { record_.losses.push_back({peer, why}); });
   }
-  void on_unsent(Peer to, uint8_t kind, uint64_t tag, const base::Status& why) override {
-    note([&] { record_.taken_back.push_back({to, kind, tag, why}); });
+  void on_unsent(Peer to, const wire::Message& message, const base::Status& why) override {
+    note([&] { record_.taken_back.push_back({to, message, why}); });
   }
   template <class Change>
   void note(Change change) {

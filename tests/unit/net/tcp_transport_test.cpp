@@ -270,7 +270,7 @@ TEST(Tcp, TensorChangedWhileItIsWrittenIsTakenBack) {
 
   ASSERT_TRUE(a.until([](auto& r) { return !r.taken_back.empty(); }));
   EXPECT_EQ(a.told().taken_back[0].to, (Peer{b.rank(), sent.incarnation}));
-  EXPECT_EQ(a.told().taken_back[0].tag, 5u);
+  EXPECT_EQ(a.told().taken_back[0].message.tag, 5u);
   EXPECT_EQ(a.told().taken_back[0].why.code(), Code::Invalid);
   ASSERT_TRUE(b.until([](auto& r) { return !r.heard.empty(); }));
   b.close();

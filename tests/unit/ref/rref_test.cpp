@@ -105,6 +105,23 @@ TEST_P(RRefSuite, ItIsFreedWhenTheLastHandleGoes) {
   });
 }
 
+TEST_P(RRefSuite, ItIsFreedAlsoIfTheCallItWasLentToWasTakenBack) {
+  run(2, [](Worker& worker) {
+    auto mine = RRef<Owned>::local(worker, make_engine(5));
+    const auto large = at::ones({16 << 20});
+    // More than is written at once, so it is on its way still when it changes.
+    auto call = worker.rpc_async<[](const RRef<Owned>&, const at::Tensor&) {}>("worker1", mine, large);
+    large.add_(1);
+    try {
+      call.wait();  // Where messages are copied.
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("was changed while being sent"));
+    }
+    mine = {};
+    EXPECT_TRUE(soon([] { return Engine::alive == 0; }));
+  });
+}
+
 TEST_P(RRefSuite, ToHereCopiesTheValue) {
   run(2, [](Worker& worker) {
     auto ref = worker.remote<make_tensor>("worker1");

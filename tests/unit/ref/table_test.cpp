@@ -175,6 +175,24 @@ TEST(RefTable, WhatIsLentToALostWorkerIsLetGoOf) {
   EXPECT_EQ(alive, 0);
 }
 
+TEST(RefTable, WhatDidNotGoAfterAllIsLetGoOf) {
+  int here = 0, there = 0;
+  Group group(3);
+  auto own = group.tables[0]->own(std::make_shared<Value>(here), "here");
+  auto borrowed = group.remote(0, 1, there);
+  group.deliver_all();
+  const auto loans = group.tables[0]->lend(rank(2), {own, borrowed});
+  group.tables[0]->sent(peer(2), loans, {});
+  own.reset();
+  borrowed.reset();
+  group.deliver_all();
+  EXPECT_EQ(here + there, 2) << "held for who will get them";
+  group.tables[0]->take_back(peer(2), loans);
+  group.deliver_all();
+  EXPECT_EQ(here + there, 0);
+  EXPECT_EQ(group.tables[0]->stats().lent, 0u);
+}
+
 TEST(RefTable, AMakerLostBeforeItsCallCameFailsWhoWaits) {
   int alive = 0;
   Group group(3);

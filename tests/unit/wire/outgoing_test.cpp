@@ -137,6 +137,26 @@ TEST(Outgoing, ATensorChangedWhileItIsSentIsTakenBack) {
                         std::to_string(version) + ", now " + std::to_string(version + 1) + ")"));
 }
 
+TEST(Outgoing, WhatItsSenderForgetsIsDeliveredAsItWas) {
+  const auto tensor = at::zeros({100});
+  auto message = with_tensors({tensor});
+  message.forgotten = true;
+  const Interrupted sent(std::move(message), [&] { tensor.add_(1); });
+  ASSERT_TRUE(sent.delivered());
+  EXPECT_EQ(test::message_of(sent.stream).tensors[0].sum().item<float>(), 0);
+}
+
+TEST(Outgoing, GivesBackAllButTheTensors) {
+  auto message = with_tensors({at::rand({2})});
+  message.tag = 77;
+  message.body = {'a', 'b'};
+  const auto stub = outgoing(std::move(message)).stub();
+  EXPECT_EQ(stub.kind, 3);
+  EXPECT_EQ(stub.tag, 77u);
+  EXPECT_EQ(stub.body, (Bytes{'a', 'b'}));
+  EXPECT_TRUE(stub.tensors.empty());
+}
+
 TEST(Outgoing, AChangeThroughAViewIsNoticed) {
   const auto tensor = at::zeros({100});
   const auto view = tensor.slice(0, 0, 50);

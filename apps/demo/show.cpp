@@ -16,7 +16,6 @@
 
 #include "demo/curves.h"
 #include "demo/files.h"
-#include "demo/training.h"
 
 namespace farad::demo {
 namespace {
@@ -55,20 +54,6 @@ class Progress {
   double rate_ = 0;
 };
 
-TrainingOptions training_options(const ShowOptions& options, const Text& text) {
-  TrainingOptions training;
-  training.pipeline.model.vocabulary = text.vocabulary();
-  training.pipeline.model.seed = options.seed;
-  training.pipeline.schedule = options.schedule;
-  const bool interleaved = options.schedule == PipelineSchedule::Interleaved;
-  training.pipeline.shape = {options.workers, interleaved ? 2 : 1, interleaved ? 2 * options.workers : 6};
-  training.pipeline.model.blocks = std::max(3, training.pipeline.shape.stages());
-  training.batch = 3 * training.pipeline.shape.micro_batches;
-  training.steps = options.steps;
-  training.seed = options.seed;
-  return training;
-}
-
 std::string generate(Training& training, const Text& text, const TrainingOptions& options, size_t length) {
   std::string written = "The people of the workshop";
   auto generator = at::make_generator<at::CPUGeneratorImpl>(options.seed);
@@ -104,6 +89,20 @@ struct StepCost {
 };
 
 }  // namespace
+
+TrainingOptions training_options(const ShowOptions& options, const Text& text) {
+  TrainingOptions training;
+  training.pipeline.model.vocabulary = text.vocabulary();
+  training.pipeline.model.seed = options.seed;
+  training.pipeline.schedule = options.schedule;
+  const bool interleaved = options.schedule == PipelineSchedule::Interleaved;
+  training.pipeline.shape = {options.workers, interleaved ? 2 : 1, interleaved ? 2 * options.workers : 6};
+  training.pipeline.model.blocks = std::max(3, training.pipeline.shape.stages());
+  training.batch = 3 * training.pipeline.shape.micro_batches;
+  training.steps = options.steps;
+  training.seed = options.seed;
+  return training;
+}
 
 std::string checkpoints_of(const ShowOptions& options) {
   return options.out + "/checkpoints-seed" + std::to_string(options.seed);

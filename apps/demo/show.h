@@ -7,6 +7,8 @@
 #include <string>
 
 #include "demo/schedule.h"
+#include "demo/text.h"
+#include "demo/training.h"
 
 namespace farad::demo {
 
@@ -18,6 +20,9 @@ struct ShowOptions {
   bool resume = false;
   std::string out = "out/demo";
 };
+
+/// The model that is shown and how it is trained.
+TrainingOptions training_options(const ShowOptions& options, const Text& text);
 
 /// Where the checkpoints of such a run lie.
 std::string checkpoints_of(const ShowOptions& options);

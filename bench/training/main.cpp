@@ -65,6 +65,16 @@ json measure_servers(const Options& options) {
   return servers;
 }
 
+json measure_pipeline() {
+  std::fprintf(stderr, "measuring a pipeline ...\n");
+  const std::string meeting = fresh_meeting(), size = std::to_string(pipeline_workers);
+  std::vector<Words> roles{{"pipeline-client", meeting, "shm"}};
+  for (int rank = 1; rank < pipeline_workers; ++rank) {
+    roles.push_back({"member", meeting, "shm", size, std::to_string(rank)});
+  }
+  return json::parse(run_roles(roles, Placement::Unpinned));
+}
+
 /// In out/, which is on a disk where a temporary directory may be none.
 json measure_checkpoint(const std::string& mib) {
   std::fprintf(stderr, "measuring a checkpoint of %s MiB ...\n", mib.c_str());
@@ -87,6 +97,7 @@ int run(const Words& words) {
   json results;
   results["step"] = measure_steps(options);
   results["parameter server"] = measure_servers(options);
+  results["pipeline"] = measure_pipeline();
   results["checkpoint"] = measure_checkpoint(mib);
   const bool reached = report(results);
   write_results(options, results);
@@ -105,6 +116,7 @@ int main(int argc, char** argv) {
                       {"step-floor-peer", step_floor_peer},
                       {"parameter-server", parameter_server},
                       {"checkpoint-client", checkpoint_client},
+                      {"pipeline-client", pipeline_client},
                       {"member", member}},
                      run);
 }

@@ -1,5 +1,6 @@
 #include "training/report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -68,6 +69,24 @@ bool print_servers(const json& servers) {
   return reached;
 }
 
+/// Where the time of a step goes: what is neither forward nor backward is waiting for others, and the optimizer.
+void print_pipeline(const json& pipeline) {
+  std::printf("\nA transformer trained by %zu processes as a pipeline, beside one: a step\n",
+              pipeline.begin().value()["pipeline"]["workers"].size());
+  for (const auto& [schedule, both] : pipeline.items()) {
+    const auto &many = both["pipeline"], &one = both["one process"];
+    const double wall = many["wall"].get<Sample>().p50 / 1e3, alone = one["wall"].get<Sample>().p50 / 1e3;
+    const double cpu = many["cpu"].get<double>(), cpu_alone = one["cpu"].get<double>();
+    std::printf("  %-12s %6.1f ms, one process %6.1f ms: %.2fx the time, %.2fx the work; optimizer %.1f ms\n",
+                schedule.c_str(), wall, alone, wall / alone, cpu / cpu_alone, many["optimizer"].get<double>());
+    for (const auto& worker : many["workers"]) {
+      const double forward = worker["forward"].get<double>(), backward = worker["backward"].get<double>();
+      std::printf("      a worker:  forward %5.1f ms  backward %5.1f ms  else %5.1f ms  micro-batches kept %d\n",
+                  forward, backward, std::max(wall - forward - backward, 0.0), worker["kept"].get<int>());
+    }
+  }
+}
+
 void print_checkpoint(const json& checkpoint) {
   const auto bytes = checkpoint["bytes"].get<size_t>();
   std::printf("\nA checkpoint of %s that another worker holds\n", readable_bytes(bytes).c_str());
@@ -83,6 +102,7 @@ void print_checkpoint(const json& checkpoint) {
 bool report(const json& results) {
   bool reached = print_steps(results["step"]);
   reached &= print_servers(results["parameter server"]);
+  print_pipeline(results["pipeline"]);
   print_checkpoint(results["checkpoint"]);
   return reached;
 }

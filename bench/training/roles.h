@@ -24,6 +24,10 @@ void parameter_server(const Words&);
 /// Saves and loads what the other worker holds, beside the speed of the disk: rendezvous, transport, a directory, MiB.
 void checkpoint_client(const Words&);
 
+/// Trains the demo's model as a pipeline, by each schedule, and in one process: rendezvous, transport.
+inline constexpr int pipeline_workers = 3;
+void pipeline_client(const Words&);
+
 /// Joins and closes; what it does is asked of it: rendezvous, transport, how many there are of us, its rank.
 void member(const Words&);
 

@@ -16,7 +16,7 @@ configure() {
   local name=$1 options=() key
   shift
   need build
-  case $name in asan | tsan | fuzz) need clang ;; esac
+  case $name in asan | tsan) need clang ;; esac
   case $compiler in
     '') ;;
     gcc) options+=(-D CMAKE_CXX_COMPILER=g++) ;;
@@ -35,7 +35,6 @@ configure() {
     rm -rf "$build_dir/CMakeCache.txt" "$build_dir/CMakeFiles"
   fi
   [[ -z ${CI:-} ]] || options+=(-D FARAD_WERROR=ON)
-  [[ -z $bundle ]] || options+=(-D FARAD_BUNDLE=ON)
   say "configure $build_dir"
   mkdir -p "$build_dir"
   cmake --preset "$name" -B "$build_dir" "${options[@]}" "$@" >"$build_dir/configure.log" 2>&1 || {

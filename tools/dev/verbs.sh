@@ -89,7 +89,8 @@ verb_lint() {
 
 verb_fuzz() {
   local targets=("$@") target inputs found=build/fuzz-found
-  configure fuzz
+  need test
+  configure asan
   build fuzz-targets
   if ((${#targets[@]} == 0)); then
     mapfile -t targets < <(cat "$build_dir/fuzz-targets.txt")

@@ -20,12 +20,19 @@ def named_beside(source):
     return lists.exists() and source.name in re.split(r"[\s()]+", lists.read_text())
 
 
+def compiled_by(file):
+    """What CMake compiles together, it includes in a file of its own."""
+    if file.parent.name != "Unity":
+        return [file]
+    return [pathlib.Path(name).resolve() for name in re.findall(r'^#include "(.+)"$', file.read_text(), re.MULTILINE)]
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     root = pathlib.Path(__file__).resolve().parent.parent
     commands = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    compiled = {pathlib.Path(c["directory"], c["file"]).resolve() for c in commands}
+    compiled = {source for c in commands for source in compiled_by(pathlib.Path(c["directory"], c["file"]).resolve())}
     sources = sorted((root / "tests").rglob("*.cpp"))
     forgotten = []
     for source in sources:

@@ -3,6 +3,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace farad::shared {
@@ -52,8 +53,13 @@ base::Status Segment::adopt(base::Fd fd, size_t size, std::shared_ptr<Segment>& 
   if (auto status = shm::Memory::adopt(std::move(fd), size, memory); !status.ok()) return status;
   auto segment = std::shared_ptr<Segment>(new Segment(std::move(memory)));
   const auto& header = segment->header();
-  if (header.magic.load(std::memory_order_acquire) != our_magic || header.format != our_format) {
-    return {base::Code::Protocol, "[shared] this is no model, or one of another version of farad"};
+  if (header.magic.load(std::memory_order_acquire) != our_magic) {
+    return {base::Code::Protocol, "[shared] what is offered under that name is no model"};
+  }
+  if (header.format != our_format) {
+    return {base::Code::Protocol, "[shared] the model is of format " + std::to_string(header.format) +
+                                      ", made by another version of farad; this one has format " +
+                                      std::to_string(our_format)};
   }
   const size_t described = header.description_bytes, room = size - pages(sizeof(Header));
   if (described > room || header.values_bytes > room || header.slot_bytes > room ||

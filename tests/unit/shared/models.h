@@ -5,8 +5,13 @@
 #include <torch/nn/modules/linear.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
+
+#include "shared/broker.h"
+#include "shared/segment.h"
 
 /// What the tests of models in shared memory have in common.
 namespace farad::shared {
@@ -28,6 +33,14 @@ inline Linear linear() {
 inline void set_gradients(Linear& module, int round) {
   at::manual_seed(100 + round);
   for (auto& parameter : module->parameters()) parameter.mutable_grad() = at::randn_like(parameter.detach());
+}
+
+/// What a model of that name lies in, for a test to put there what another build or a killed process would have left.
+inline std::shared_ptr<Segment> segment_of(const std::string& name) {
+  std::shared_ptr<Segment> segment;
+  std::unique_ptr<Broker> broker;
+  Broker::fetch(name, base::Clock::now() + std::chrono::seconds(10), segment, broker).raise();
+  return segment;
 }
 
 template <class E>

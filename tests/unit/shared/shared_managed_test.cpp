@@ -103,6 +103,19 @@ TEST_F(SharedManaged, WithoutAManagerWhoWaitsForItDoesItsWork) {
   EXPECT_EQ(worker.stats().workers[1].applied, 5u);
 }
 
+TEST_F(SharedManaged, WhatAKilledManagerHasAppliedAndNotFreedIsNotAppliedAgain) {
+  auto manager = create({});
+  auto worker = Model::attach(name, other);
+  const auto segment = segment_of(name);
+  worker.step(gradients_of(0, 0));
+  EXPECT_EQ(manager.manage(10s), 1u);
+  segment->header().slots[worker.worker()][0].state.store(SlotState::Ready);  // As if it had ended before that.
+  EXPECT_EQ(manager.manage(0ms), 0u);
+  EXPECT_EQ(manager.version(), 1u);
+  EXPECT_EQ(manager.stats().duplicates, 1u);
+  EXPECT_EQ(manager.stats().waiting, 0u);
+}
+
 TEST_F(SharedManaged, ManyWorkersAreAllServed) {
   auto manager = create({.gather = 2, .gather_within = 1ms});
   std::atomic<int> done = 0;

@@ -11,7 +11,10 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
+#include <torch/version.h>
 
+#include <algorithm>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -154,6 +157,40 @@ TEST_P(SharedModel, SnapshotIsACopyThatStays) {
   EXPECT_FALSE(at::equal(module->weight, before));
 }
 
+TEST_P(SharedModel, BuffersAreSharedToo) {
+  torch::nn::BatchNorm1d one(4), other(4), own(4);
+  const auto name = fresh_name();
+  auto model = Model::create(name, one, torch::optim::SGDOptions(0.1), {GetParam()});
+  auto second = Model::attach(name, other);
+  one->forward(at::randn({8, 4}));  // which moves what it remembers of its inputs
+  EXPECT_FALSE(at::equal(one->running_mean, at::zeros({4})));
+  EXPECT_TRUE(at::equal(other->running_mean, one->running_mean));
+  EXPECT_EQ(other->num_batches_tracked.item<int64_t>(), 1);
+  second.pull(own);
+  EXPECT_TRUE(at::equal(own->running_var, one->running_var));
+  const auto snapshot = second.snapshot();
+  EXPECT_EQ(snapshot.tensors.size(), 5u);
+  EXPECT_EQ(snapshot.tensors[2].first, "running_mean");
+  EXPECT_TRUE(at::equal(snapshot.tensors[2].second, one->running_mean));
+}
+
+TEST_P(SharedModel, WhoDetachesKeepsTheValuesOfThenAndNothingElse) {
+  Linear bound = linear(), left = linear();
+  const auto name = fresh_name();
+  auto model = Model::create(name, bound, torch::optim::SGDOptions(0.1), {GetParam()});
+  auto leaving = Model::attach(name, left);
+  set_gradients(bound, 0);
+  model.step();
+  leaving.detach();
+  expect_equal(left, bound);
+  const auto then = left->weight.detach().clone();
+  model.step();
+  EXPECT_TRUE(at::equal(left->weight, then));
+  EXPECT_FALSE(at::equal(bound->weight, then));
+  EXPECT_THAT(message_of<c10::Error>([&] { leaving.step(); }), HasSubstr("detached"));
+  EXPECT_FALSE(model.stats().workers[1].alive);
+}
+
 TEST_P(SharedModel, AGradientThatDoesNotFitChangesNothing) {
   Linear module = linear();
   auto model = Model::create(fresh_name(), module, torch::optim::SGDOptions(0.1), {GetParam()});
@@ -200,6 +237,57 @@ TEST(SharedModelNames, AnotherModuleIsRefusedWithWhatDiffers) {
   EXPECT_THAT(message_of<Error>([&] { Model::attach(name, larger); }), AllOf(HasSubstr("[3, 5]"), HasSubstr("[3, 4]")));
   EXPECT_THAT(message_of<Error>([&] { Model::attach(name, doubles); }), AllOf(HasSubstr("Double"), HasSubstr("Float")));
   EXPECT_THAT(message_of<Error>([&] { Model::attach(name, normal); }), AllOf(HasSubstr("weight"), HasSubstr("[4]")));
+}
+
+TEST(SharedModelNames, AnotherVersionOfLibtorchIsRefusedWithBoth) {
+  const auto name = fresh_name();
+  Linear module = linear(), other = linear();
+  const auto model = Model::create(name, module);
+  const auto segment = segment_of(name);
+  const std::string ours = "libtorch " TORCH_VERSION;
+  auto theirs = ours;
+  theirs.back() = theirs.back() == '9' ? '8' : '9';
+  char* const begin = reinterpret_cast<char*>(&segment->header());
+  char* const line = std::search(begin, segment->values(), ours.begin(), ours.end());
+  ASSERT_NE(line, segment->values());
+  std::copy(theirs.begin(), theirs.end(), line);
+  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, other); }), AllOf(HasSubstr(ours), HasSubstr(theirs)));
+  expect_equal(other, linear());
+}
+
+TEST(SharedModelNames, AnotherVersionOfFaradIsRefusedWithBoth) {
+  const auto name = fresh_name();
+  Linear module = linear(), other = linear();
+  const auto model = Model::create(name, module);
+  const auto segment = segment_of(name);
+  const auto ours = segment->header().format++;
+  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, other); }),
+              AllOf(HasSubstr("another version of farad"), HasSubstr("format " + std::to_string(ours)),
+                    HasSubstr("format " + std::to_string(ours + 1))));
+}
+
+TEST(SharedModelThreads, WhoeverNeedsAnUpdateToEndWaitsNoLongerThanItsPatience) {
+  const auto name = fresh_name();
+  Linear bound = linear(), other = linear(), own = linear();
+  std::promise<void> within, go_on;
+  auto slow = Model::create(name, bound, torch::optim::SGDOptions(1), {.observer = [&](const Update&, const auto&) {
+                              within.set_value();
+                              go_on.get_future().wait();
+                            }});
+  auto model = Model::attach(name, other, {.patience = 30ms});
+  std::thread stepping([&] { slow.step({at::ones({3, 4}), at::ones({3})}); });
+  within.get_future().wait();
+  EXPECT_THROW(model.snapshot(), Timeout);
+  EXPECT_THROW(model.pull(own), Timeout);
+  EXPECT_THROW(model.step({at::ones({3, 4}), at::ones({3})}), Timeout);
+  expect_equal(own, linear());
+  go_on.set_value();
+  stepping.join();
+  EXPECT_EQ(model.snapshot().version, 1u);
+  const auto stats = model.stats();
+  EXPECT_GT(stats.snapshot_retries, 0u);
+  EXPECT_EQ(stats.rejected, 1u);
+  EXPECT_EQ(stats.version, 1u);
 }
 
 TEST(SharedModelThreads, SnapshotsWhileOthersStepAreOfOneVersion) {

@@ -148,6 +148,8 @@ struct Fault {
   std::string name;
   std::string caught_by;  ///< the checks of which one has to fail, "D2/D3"
   std::string what;
+  int least_workers = 1;                      ///< with fewer it is no defect
+  std::vector<shared::Policy> policies = {};  ///< under which it can be planted; empty = under each
 };
 
 /// What is audited.

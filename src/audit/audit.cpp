@@ -35,23 +35,6 @@ void check(const Training& training, const Options& options) {
               "[audit] gradients of type Float or Double, not ", options.dtype);
   TORCH_CHECK(options.inject != "stale-average" || training.moving_average > 0, "[audit] \"", training.name,
               "\" has no moving average that could be stale");
-  TORCH_CHECK(options.inject != "no-lock" || options.policy == shared::Policy::Locked,
-              "[audit] no-lock is a defect of Policy::Locked only");
-  // Where all wait for all, one that brings nothing, or brings it twice, is an error and no silent defect.
-  const bool together = options.policy == shared::Policy::AllReduced || options.policy == shared::Policy::Averaged;
-  for (const char* fault : {"drop-worker", "duplicate", "alias-after-send", "private-optimiser", "private-step"}) {
-    TORCH_CHECK(options.inject != fault || !together, "[audit] ", fault, " is planted under another policy");
-  }
-  // One that is alone shares nothing with anybody: what it does is right, and nothing could be found.
-  for (const char* fault :
-       {"drop-worker", "same-seed", "no-lock", "divide-by-N", "private-optimiser", "private-step"}) {
-    TORCH_CHECK(options.inject != fault || options.workers > 1, "[audit] ", fault,
-                " is a defect of two workers or more, and there is one");
-  }
-  for (const char* fault : {"no-divide", "divide-by-N"}) {
-    TORCH_CHECK(options.inject != fault || options.policy == shared::Policy::AllReduced, "[audit] ", fault,
-                " is a defect of bringing gradients together, as Policy::AllReduced does");
-  }
   TORCH_CHECK(options.most_lost >= 0 && options.most_lost <= 1, "[audit] a part between 0 and 1 may be lost, not ",
               options.most_lost);
   TORCH_CHECK(options.patience.count() > 0, "[audit] processes need some time, not ", options.patience.count(), " ms");
@@ -123,6 +106,7 @@ Report run(const Training& training, const Options& options) {
   report.training = training.name;
   report.options = options;
   report.planted = fault_named(options.inject, training);
+  if (report.planted) check_can_be_planted(*report.planted, options);
   check(training, options);
 
   const OneThread one_thread;

@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "audit/builtin.h"
 #include "audit/faults.h"
@@ -22,6 +24,9 @@ using audit::Verdict;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+
+constexpr shared::Policy all_policies[] = {shared::Policy::Locked, shared::Policy::Hogwild, shared::Policy::AllReduced,
+                                           shared::Policy::Managed, shared::Policy::Averaged};
 
 Options small(shared::Policy policy = shared::Policy::Locked) {
   Options options;
@@ -67,8 +72,7 @@ TEST(Audit, AveragedIsOneProcessThatAveragesLikewise) {
 }
 
 TEST(Audit, NothingIsSkippedUnderAnyPolicy) {
-  for (const auto policy : {shared::Policy::Locked, shared::Policy::Hogwild, shared::Policy::AllReduced,
-                            shared::Policy::Managed, shared::Policy::Averaged}) {
+  for (const auto policy : all_policies) {
     auto options = small(policy);
     options.average_every = policy == shared::Policy::Averaged ? 1 : 5;
     const auto report = audit::run(audit::builtin(), options);
@@ -110,22 +114,36 @@ TEST(Audit, AReplayWithoutRoomForAllVersionsComesToTheSame) {
   }
 }
 
+/// Under the first policy that it is a defect of.
+Options planted(const audit::Fault& fault) {
+  auto options = small(fault.policies.empty() ? shared::Policy::Locked : fault.policies.front());
+  options.inject = fault.name;
+  return options;
+}
+
 TEST(Audit, DefectsOfSeveralWorkersAreRefusedWithOne) {
-  for (const char* fault :
-       {"drop-worker", "same-seed", "no-lock", "divide-by-N", "private-optimiser", "private-step"}) {
-    auto options = small(fault == std::string("divide-by-N") ? shared::Policy::AllReduced : shared::Policy::Locked);
+  auto faults = audit::faults();
+  std::erase_if(faults, [](const auto& fault) { return fault.least_workers == 1; });
+  EXPECT_FALSE(faults.empty());
+  for (const auto& fault : faults) {
+    auto options = planted(fault);
     options.workers = 1;
-    options.inject = fault;
-    EXPECT_THROW(audit::run(audit::builtin(), options), c10::Error) << fault;
+    EXPECT_THROW(audit::run(audit::builtin(), options), c10::Error) << fault.name;
   }
 }
 
-TEST(Audit, DefectsOfBringingTogetherAreRefusedWhereNothingIs) {
-  for (const char* fault : {"no-divide", "divide-by-N"}) {
-    auto options = small();
-    options.inject = fault;
-    EXPECT_THROW(audit::run(audit::builtin(), options), c10::Error) << fault;
+TEST(Audit, DefectsOfSomePoliciesAreRefusedUnderTheOthers) {
+  int refused = 0;
+  for (const auto& fault : audit::faults()) {
+    for (const auto policy : all_policies) {
+      if (fault.policies.empty() || testing::Value(fault.policies, testing::Contains(policy))) continue;
+      auto options = planted(fault);
+      options.policy = policy;
+      EXPECT_THROW(audit::run(audit::builtin(), options), c10::Error) << fault.name;
+      ++refused;
+    }
   }
+  EXPECT_GT(refused, 0);
 }
 
 TEST(Audit, WhatGoesAroundTheModelIsNotSeenToHaveBeenApplied) {
@@ -158,10 +176,7 @@ TEST(Audit, SinglePrecisionAndMoreWorkersThanCoresPass) {
 class AuditWithFault : public testing::TestWithParam<audit::Fault> {};
 
 TEST_P(AuditWithFault, IsCaughtByTheCheckNamedForIt) {
-  const bool together = GetParam().name == "no-divide" || GetParam().name == "divide-by-N";
-  auto options = small(together ? shared::Policy::AllReduced : shared::Policy::Locked);
-  options.inject = GetParam().name;
-  const auto report = audit::run(audit::builtin(), options);
+  const auto report = audit::run(audit::builtin(), planted(GetParam()));
   EXPECT_EQ(report.verdict, Verdict::Broken);
   EXPECT_TRUE(audit::caught(GetParam(), report)) << report.table();
 }

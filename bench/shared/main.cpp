@@ -30,6 +30,13 @@ json measure_losses(const char* policy, int trainers) {
   return json::parse(run_roles(roles, Placement::Unpinned));
 }
 
+json measure_group(const char* size, int members, int milliseconds) {
+  const std::string meeting = fresh_meeting(), number = std::to_string(members), span = std::to_string(milliseconds);
+  std::vector<Words> roles;
+  for (int i = 0; i < members; ++i) roles.push_back({"reduce", meeting, "", number, std::to_string(i), size, span});
+  return json::parse(run_roles(roles, Placement::Unpinned));
+}
+
 json measure_training(const Options& options, const std::vector<int>& numbers, int milliseconds) {
   json training;
   for (const char* size : {"small", "large"}) {
@@ -43,6 +50,7 @@ json measure_training(const Options& options, const std::vector<int>& numbers, i
         here[policy] = json::parse(run_roles(roles, Placement::Unpinned));
         if (size == std::string("small")) here[policy]["elements lost"] = measure_losses(policy, trainers);
       }
+      here["group"] = measure_group(size, trainers, milliseconds);
       if (!options.peer) continue;
       for (const char* policy : {"Locked", "Hogwild"}) {
         const auto torch = measure_torch(options, Placement::Unpinned, "shared/torch_shared.py",
@@ -80,6 +88,7 @@ int run(const Words& words) {
 
 int main(int argc, char** argv) {
   using namespace farad::bench;
-  return run_program(
-      argc, argv, {{"offer", offer}, {"train", train}, {"tally", tally}, {"increase", increase}, {"look", look}}, run);
+  const Roles roles{{"offer", offer}, {"train", train},       {"reduce", reduce},
+                    {"tally", tally}, {"increase", increase}, {"look", look}};
+  return run_program(argc, argv, roles, run);
 }

@@ -28,6 +28,13 @@ def train(module, lock, steps, over):
         steps.value = i
 
 
+def wait_until(holds, children):
+    while not holds():
+        if not all(child.is_alive() for child in children):
+            sys.exit("a process that trains has ended")
+        time.sleep(0.001)
+
+
 def main():
     policy, size, processes, milliseconds = sys.argv[4], sys.argv[5], int(sys.argv[6]), int(sys.argv[7])
     torch.set_num_threads(1)
@@ -40,13 +47,11 @@ def main():
     children = [mp.Process(target=train, args=(module, lock, mine, over)) for mine in steps]
     for child in children:
         child.start()
-    while any(mine.value == 0 for mine in steps):
-        time.sleep(0.001)
+    wait_until(lambda: all(mine.value > 0 for mine in steps), children)
     time.sleep(milliseconds / 10_000)
     before, start = sum(mine.value for mine in steps), time.monotonic()
     time.sleep(0.9 * milliseconds / 1000)
-    while sum(mine.value for mine in steps) < before + LEAST_STEPS * processes:
-        time.sleep(0.01)
+    wait_until(lambda: sum(mine.value for mine in steps) >= before + LEAST_STEPS * processes, children)
     rate = (sum(mine.value for mine in steps) - before) / (time.monotonic() - start)
     over.set()
     for child in children:

@@ -1,7 +1,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/mse_loss.h>
 #include <ATen/ops/randn.h>
 #include <farad/shared.h>
 #include <torch/nn/modules/linear.h>
@@ -11,13 +10,16 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <iostream>
 #include <stdexcept>
 #include <thread>
 
 #include "common/sample.h"
 #include "shared/roles.h"
+#include "shared/task.h"
 
 namespace farad::bench {
 
@@ -29,12 +31,7 @@ using torch::nn::Linear;
 
 namespace {
 
-// PyTorch's side has the same numbers, in torch_shared.py.
-constexpr int64_t small_width = 64, large_width = 5000;  // 16 KB and 100 MB
-constexpr int64_t batch = 8;
-constexpr double rate = 0.05;
-constexpr int least_steps = 5;  // of each process on the mean: those of the large model take longer than a short run
-
+constexpr auto patience = 60s;        // for other processes
 constexpr int parts = 20;             // of a run, after each of which its loss is looked at
 constexpr uint64_t increases = 1600;  // by each process; so many that their last average is of all of them
 
@@ -49,14 +46,27 @@ Policy policy_named(const std::string& name) {
   throw std::runtime_error("[bench] no policy \"" + name + "\"");
 }
 
-Linear make_linear(const std::string& size) {
-  at::manual_seed(1);
-  const int64_t width = size == "large" ? large_width : small_width;
-  return Linear(width, width);
+uint64_t applied_in(const shared::Stats& stats) {
+  uint64_t all = 0;
+  for (const auto& worker : stats.workers) all += worker.applied;
+  return all;
 }
 
-/// What is to be learned: to give back what it is given.
-at::Tensor loss_of(Linear& module, const at::Tensor& x) { return at::mse_loss(module(x), x); }
+/// Serves until it holds. Throws once it cannot come about any more: one of those that train has ended before it had
+/// applied `due` updates, or it takes too long.
+void wait_until(const Model& model, uint64_t due, const std::function<bool(const shared::Stats&)>& holds,
+                const std::function<void()>& serve) {
+  for (const auto end = Clock::now() + patience; Clock::now() < end; serve()) {
+    const auto stats = model.stats();
+    if (holds(stats)) return;
+    for (const auto& one : stats.workers) {
+      if (one.worker == model.worker() || one.alive || one.applied >= due) continue;
+      throw std::runtime_error("[bench] worker " + std::to_string(one.worker) + " ended after " +
+                               std::to_string(one.applied) + " updates");
+    }
+  }
+  throw std::runtime_error("[bench] those that train take too long");
+}
 
 }  // namespace
 
@@ -68,7 +78,7 @@ void offer(const Words& words) {
   auto module = make_linear(size);
   // A rate of 0 is how they know that it has not begun yet, and later that it is over.
   auto model = Model::create(words.at(0), module, torch::optim::SGDOptions(0),
-                             {.policy = policy_named(words.at(1)), .patience = 60s, .members = trainers});
+                             {.policy = policy_named(words.at(1)), .patience = patience, .members = trainers});
   const auto serve_for = [&](std::chrono::milliseconds some) {
     const auto until = Clock::now() + some;
     while (Clock::now() < until) {
@@ -76,12 +86,14 @@ void offer(const Words& words) {
       if (model.policy() != Policy::Managed) std::this_thread::sleep_until(until);
     }
   };
-  const auto steps = [&] {
-    uint64_t all = 0;
-    for (const auto& worker : model.stats().workers) all += worker.applied;
-    return all;
+  constexpr uint64_t for_ever = UINT64_MAX;
+  const auto steps = [&] { return applied_in(model.stats()); };
+  const auto wait_for_steps = [&](uint64_t wanted, std::chrono::milliseconds pause) {
+    const auto are_there = [&](const auto& stats) { return applied_in(stats) >= wanted; };
+    wait_until(model, for_ever, are_there, [&] { serve_for(pause); });
   };
-  while (model.stats().workers.size() <= static_cast<size_t>(trainers)) serve_for(1ms);
+  const auto all_have_come = [&](const auto& stats) { return stats.workers.size() > static_cast<size_t>(trainers); };
+  wait_until(model, for_ever, all_have_come, [&] { serve_for(1ms); });
   nlohmann::json losses;
   auto seen = make_linear(size);
   const auto x = at::randn({256, seen->weight.size(1)});
@@ -94,23 +106,20 @@ void offer(const Words& words) {
   model.set_lr(rate);
   for (int part = 0; part < 2; ++part, write_down_loss()) serve_for(span / parts);
   const auto least = static_cast<uint64_t>(least_steps * trainers);
-  while (steps() < static_cast<uint64_t>(trainers)) serve_for(1ms);
+  wait_for_steps(static_cast<uint64_t>(trainers), 1ms);
   const uint64_t before = steps();
   const auto start = Clock::now();
   for (int part = 2; part < parts; ++part, write_down_loss()) serve_for(span / parts);
-  while (steps() < before + least) serve_for(10ms);
+  wait_for_steps(before + least, 10ms);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const double rate_of_steps = static_cast<double>(steps() - before) / seconds;
   model.set_lr(0);
-  if (model.policy() == Policy::Managed) {
-    for (auto stats = model.stats(); stats.waiting > 0 || stats.workers.size() > 1; stats = model.stats()) {
-      model.manage(1ms);
-      if (std::none_of(stats.workers.begin(), stats.workers.end(),
-                       [](const auto& worker) { return worker.worker != 0 && worker.alive; })) {
-        break;
-      }
-    }
-  }
+  const auto all_is_applied = [&](const shared::Stats& stats) {
+    return stats.waiting == 0 && std::none_of(stats.workers.begin(), stats.workers.end(), [&](const auto& one) {
+             return one.worker != model.worker() && one.alive;
+           });
+  };
+  if (model.policy() == Policy::Managed) wait_until(model, 0, all_is_applied, [&] { serve_for(1ms); });
   const auto stats = model.stats();
   std::cout << nlohmann::json{{"steps a second", rate_of_steps},
                               {"losses", losses},
@@ -124,9 +133,8 @@ void offer(const Words& words) {
 void train(const Words& words) {
   at::set_num_threads(1);
   auto module = make_linear(words.at(1));
-  auto model = Model::attach(words.at(0), module, {.patience = 60s});
-  at::manual_seed(shared::stream_seed(1, static_cast<uint64_t>(model.worker())));
-  const auto x = at::randn({64, batch, module->weight.size(1)});
+  auto model = Model::attach(words.at(0), module, {.patience = patience});
+  const auto x = make_batches(module, shared::stream_seed(1, static_cast<uint64_t>(model.worker())));
   const auto parameters = module->parameters();
   while (model.lr() == 0) std::this_thread::sleep_for(1ms);
   // The usual loop of PyTorch computes from the shared module while others write it; so does this one.
@@ -147,17 +155,14 @@ void tally(const Words& words) {
   auto module = make_linear("small");
   for (const auto& parameter : module->parameters()) parameter.detach().zero_();
   auto model = Model::create(words.at(0), module, torch::optim::SGDOptions(1),
-                             {.policy = policy_named(words.at(1)), .patience = 60s, .members = trainers});
+                             {.policy = policy_named(words.at(1)), .patience = patience, .members = trainers});
   const auto all = static_cast<uint64_t>(trainers) * increases;
-  const auto applied = [&] {
-    uint64_t sum = 0;
-    for (const auto& worker : model.stats().workers) sum += worker.applied;
-    return sum;
-  };
-  while (applied() < all) {
-    if (model.policy() == Policy::Managed) model.manage(1ms);
-    if (model.policy() != Policy::Managed) std::this_thread::sleep_for(1ms);
-  }
+  wait_until(
+      model, increases, [&](const auto& stats) { return applied_in(stats) >= all; },
+      [&] {
+        if (model.policy() == Policy::Managed) model.manage(1ms);
+        if (model.policy() != Policy::Managed) std::this_thread::sleep_for(1ms);
+      });
   // Where the gradients or the copies of all are averaged, each increase is one of all of them.
   const bool together = model.policy() == Policy::AllReduced || model.policy() == Policy::Averaged;
   const auto expected = static_cast<double>(together ? increases : all);
@@ -170,10 +175,11 @@ void tally(const Words& words) {
 void increase(const Words& words) {
   at::set_num_threads(1);
   auto module = make_linear("small");
-  auto model = Model::attach(words.at(0), module, {.patience = 60s});
+  auto model = Model::attach(words.at(0), module, {.patience = patience});
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : module->parameters()) gradients.push_back(at::full_like(parameter.detach(), -1));
-  while (model.stats().workers.size() <= std::stoul(words.at(1))) std::this_thread::sleep_for(1ms);
+  const auto all_have_come = [&](const auto& stats) { return stats.workers.size() > std::stoul(words.at(1)); };
+  wait_until(model, increases, all_have_come, [] { std::this_thread::sleep_for(1ms); });
   for (uint64_t i = 0; i < increases; ++i) model.step(gradients);
   if (model.policy() == Policy::Managed) model.settle();
 }

@@ -2,7 +2,6 @@
 
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
-#include <unistd.h>
 
 #include <set>
 #include <utility>
@@ -55,7 +54,7 @@ Model::State::State(std::string given_name, std::vector<Named> tensors, const de
       own_layout(own_layout_of(bound, settings, options)) {}
 
 Model::State::~State() {
-  if (segment && process == ::getpid()) leave_seat(segment->header(), seat);
+  if (segment && sits.is_set()) leave_seat(segment->header(), seat);
 }
 
 void Model::State::must_be(Policy wanted, const char* what) const {
@@ -72,7 +71,7 @@ void Model::State::join() {
     leave_seat(header(), taken);
     throw;
   }
-  process = ::getpid();  // Only now: what cannot join tries again, and has nothing to leave.
+  sits.set();  // Only now: what cannot join tries again, and has nothing to leave.
 }
 
 void Model::State::sit(uint32_t there) {
@@ -95,7 +94,7 @@ void Model::State::sit(uint32_t there) {
 }
 
 void Model::State::be_here() {
-  if (process == ::getpid()) return;
+  if (sits.is_set()) return;
   if (!broker || !broker->is_ours()) {
     broker.reset();
     broker = Broker::stand_by(name, segment);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "shared/broker.h"
+#include "shared/fork_mark.h"
 #include "shared/queue.h"
 #include "shared/reader.h"
 #include "shared/rounds.h"
@@ -74,7 +75,7 @@ struct Model::State {
   std::shared_ptr<Segment> segment;
   std::shared_ptr<Segment> own;  // Averaged: the copy of this process, and what its optimizer remembers
   std::unique_ptr<Broker> broker;
-  pid_t process = 0;  // the one that sits there
+  ForkMark sits;  // Not in a process that was forked off, until it does itself.
   uint32_t seat = 0;
   std::optional<Writer> writer;
   std::optional<Reader> reader;

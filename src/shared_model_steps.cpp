@@ -37,16 +37,21 @@ class Attempt {
   bool succeeded_ = false;
 };
 
-}  // namespace
-
-Update Model::step(double samples) { return step_by(state().bound, samples); }
-
-Update Model::step_by(const std::vector<detail::NamedTensor>& tensors, double samples) {
+std::vector<at::Tensor> gradients_of(const std::vector<detail::NamedTensor>& tensors) {
   std::vector<at::Tensor> gradients;
-  for (const auto& one : without_doubles(tensors)) {
+  gradients.reserve(tensors.size());
+  for (const auto& one : tensors) {
     if (one.trained) gradients.push_back(one.tensor.grad());
   }
-  return step(std::move(gradients), samples);
+  return gradients;
+}
+
+}  // namespace
+
+Update Model::step(double samples) { return step(gradients_of(state().bound), samples); }
+
+Update Model::step_by(const std::vector<detail::NamedTensor>& tensors, double samples) {
+  return step(gradients_of(without_doubles(tensors)), samples);
 }
 
 Update Model::step(std::vector<at::Tensor> gradients, double samples) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
@@ -81,6 +82,7 @@ base::Status take_seat(Header& header, uint32_t& seat) {
     if (one.writing.exchange(0) != 0) header.cut_off.fetch_add(1);
     one.started.store(*started);
     one.pid.store(pid);
+    header.seats_used.store(std::max<uint64_t>(header.seats_used.load(), i + 1));
     seat = i;
     return {};
   }

@@ -18,8 +18,12 @@ namespace farad::shared {
 /// The steady clock as a number, which is the same in all processes of a machine.
 inline int64_t nanoseconds(base::TimePoint when) { return std::chrono::nanoseconds(when.time_since_epoch()).count(); }
 
+/// What one process writes at each update lies on cache lines of its own: to take one from another core costs as much
+/// as a part of an update.
+inline constexpr size_t cache_line = 64;
+
 /// What is known of the updates of one worker.
-struct Tally {
+struct alignas(cache_line) Tally {
   std::atomic<uint64_t> applied;
   std::atomic<uint64_t> last;           ///< the sequence of the last of them
   std::atomic<uint64_t> staleness_sum;  ///< of all of them: by how many versions the model had moved on
@@ -35,7 +39,7 @@ struct Record {
 };
 
 /// A process that has joined.
-struct Seat {
+struct alignas(cache_line) Seat {
   std::atomic<uint32_t> pid;       ///< 0 = free
   std::atomic<uint64_t> started;   ///< when, in ticks of the machine: numbers of processes are used again
   std::atomic<uint64_t> begun;     ///< updates that it set out to apply
@@ -98,9 +102,9 @@ struct Header {
 
   Lock lock;
   /// Odd while values are being changed under the lock; never the same again after they were.
-  alignas(64) std::atomic<uint64_t> sequence;
+  alignas(cache_line) std::atomic<uint64_t> sequence;
   std::atomic<int64_t> pause_until;  ///< Hogwild: on the steady clock, in ns; no update begins before
-  alignas(64) Books books;
+  alignas(cache_line) Books books;
   Books kept;
 
   std::atomic<uint64_t> rolled_back;
@@ -122,6 +126,7 @@ struct Header {
   std::atomic<uint64_t> managers_lost, duplicates, discarded;
 
   Slot slots[most_workers][most_slots];
+  std::atomic<uint64_t> seats_used;  ///< the first so many were ever taken, by anybody
   Seat seats[most_workers];
   Record records[most_records];  ///< the last ones, by version
 };

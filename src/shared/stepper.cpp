@@ -1,6 +1,8 @@
 #include "shared/stepper.h"
 
+#include <ATen/ops/add_cpu_dispatch.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/Scalar.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -16,11 +18,15 @@ std::optional<optim::ParameterState> copy_of(const std::optional<optim::Paramete
   return copy;
 }
 
+bool is_plain(const detail::OptimizerSettings& settings) {
+  return settings.kind == "SGD" && settings.options.at("momentum") == 0 && settings.options.at("weight_decay") == 0;
+}
+
 }  // namespace
 
 Stepper::Stepper(const std::shared_ptr<Segment>& segment, const Layout& layout,
                  const detail::OptimizerSettings& settings)
-    : moving_average_(layout.moving_average()) {
+    : moving_average_(layout.moving_average()), plain_(is_plain(settings)) {
   for (const auto& place : layout.places()) {
     if (!place.trained) continue;
     trained_.push_back(Segment::view(segment, place.offset, place));
@@ -52,15 +58,39 @@ void Stepper::check(const std::vector<at::Tensor>& gradients) const {
 
 void Stepper::step(const std::vector<at::Tensor>& gradients, double rate) {
   const c10::NoGradGuard no_grad;
+  plain_ ? step_plainly(gradients, rate) : step_by_optimizer(gradients, rate);
+  if (moving_average_ == 0) return;
+  for (size_t i = 0; i < trained_.size(); ++i) {
+    memories_[i].average.mul_(moving_average_).add_(trained_[i], 1 - moving_average_);
+  }
+}
+
+int64_t Stepper::count(const Memory& memory) {
+  // By one instruction: where nothing is locked no count may be lost.
+  auto before = memory.steps->load(std::memory_order_relaxed);
+  while (!memory.steps->compare_exchange_weak(before, std::max<int64_t>(before, 1) + 1)) {
+  }
+  return before;
+}
+
+/// The kernel that libtorch's SGD ends up in, and so the same bits, without its way there: of a small model that way is
+/// most of a step.
+void Stepper::step_plainly(const std::vector<at::Tensor>& gradients, double rate) {
+  const at::Scalar weight = -rate;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    count(memories_[i]);
+    at::cpu::add_(trained_[i], gradients[i], weight);
+  }
+}
+
+void Stepper::step_by_optimizer(const std::vector<at::Tensor>& gradients, double rate) {
   std::vector<int64_t> steps(gradients.size());
   for (size_t i = 0; i < gradients.size(); ++i) {
     trained_[i].mutable_grad() = gradients[i];
     if (!gradients[i].defined()) continue;
     auto& memory = memories_[i];
-    // Counted first, and by one instruction: where nothing is locked no count may be lost.
-    steps[i] = memory.steps->load(std::memory_order_relaxed);
-    while (!memory.steps->compare_exchange_weak(steps[i], std::max<int64_t>(steps[i], 1) + 1)) {
-    }
+    steps[i] = count(memory);  // before anything else changes
     if (memory.remembered.empty()) continue;
     if (steps[i] == 0) {
       optimizer_->set_state(trained_[i], copy_of(memory.first));  // The first step is not like the others.
@@ -79,10 +109,6 @@ void Stepper::step(const std::vector<at::Tensor>& gradients, double rate) {
     const auto state = optimizer_->state(trained_[i]);
     if (!state) continue;
     for (const auto& [name, tensor] : state->tensors) memories_[i].remembered.at(name).copy_(tensor);
-  }
-  if (moving_average_ == 0) return;
-  for (size_t i = 0; i < trained_.size(); ++i) {
-    memories_[i].average.mul_(moving_average_).add_(trained_[i], 1 - moving_average_);
   }
 }
 

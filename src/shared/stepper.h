@@ -37,9 +37,15 @@ class Stepper {
     bool given = false;                            // whether the optimizer has what is remembered for its own
   };
 
+  /// Notes one more step of a parameter; gives how often it was stepped before, plus one, or 0 if it never was.
+  static int64_t count(const Memory& memory);
+  void step_plainly(const std::vector<at::Tensor>& gradients, double rate);
+  void step_by_optimizer(const std::vector<at::Tensor>& gradients, double rate);
+
   std::vector<at::Tensor> trained_;
   std::vector<Memory> memories_;
   const double moving_average_;
+  const bool plain_;  // SGD that remembers nothing
   std::unique_ptr<optim::TorchOptimizer> optimizer_;
 };
 

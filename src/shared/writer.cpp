@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
-void copy(const Books& from, Books& to) {
+void copy(const Books& from, Books& to, size_t seats) {
   const auto one = [](const auto& a, auto& b) { b.store(a.load(relaxed), relaxed); };
   one(from.version, to.version);
   one(from.rate, to.rate);
@@ -22,7 +22,7 @@ void copy(const Books& from, Books& to) {
   one(from.failure, to.failure);
   one(from.failed_seat, to.failed_seat);
   one(from.failed_pid, to.failed_pid);
-  for (size_t i = 0; i < most_workers; ++i) {
+  for (size_t i = 0; i < seats; ++i) {
     one(from.tallies[i].applied, to.tallies[i].applied);
     one(from.tallies[i].last, to.tallies[i].last);
     one(from.tallies[i].staleness_sum, to.tallies[i].staleness_sum);
@@ -110,7 +110,7 @@ void Writer::wholly(const std::function<void()>& change) {
 void Writer::keep() {
   auto& header = segment_->header();
   std::memcpy(segment_->kept(), segment_->values(), segment_->values_bytes());
-  copy(header.books, header.kept);
+  copy(header.books, header.kept, header.seats_used.load(relaxed));
   std::atomic_thread_fence(std::memory_order_release);
   header.sequence.fetch_add(1);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // Nobody sees a change before he can see that there is one.
@@ -120,7 +120,7 @@ void Writer::keep() {
 void Writer::put_back() {
   auto& header = segment_->header();
   std::memcpy(segment_->values(), segment_->kept(), segment_->values_bytes());
-  copy(header.kept, header.books);
+  copy(header.kept, header.books, header.seats_used.load(relaxed));
   header.sequence.fetch_add(1, std::memory_order_release);
 }
 

@@ -64,6 +64,27 @@ TEST_P(SharedModel, TwoWorkersHaveOneOptimizerStateLikeOneProcess) {
   expect_parity<o::Adagrad>(o::AdagradOptions(0.1), GetParam());
 }
 
+TEST_P(SharedModel, PlainSgdIsThatOfLibtorchToTheBitWhateverTypeSizeAndLayout) {
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const int64_t width : {1, 7, 33, 301}) {
+      Linear bound(width, width), alone(width, width);
+      bound->to(type);
+      alone->to(type);
+      auto model = Model::create(fresh_name(), bound, torch::optim::SGDOptions(0.3), {GetParam()});
+      model.pull(alone);
+      torch::optim::SGD optimizer(alone->parameters(), torch::optim::SGDOptions(0.3));
+      for (const bool transposed : {false, true}) {
+        const auto weight = at::randn({width, width}).to(type);
+        alone->weight.mutable_grad() = bound->weight.mutable_grad() = transposed ? weight.t() : weight;
+        alone->bias.mutable_grad() = bound->bias.mutable_grad() = at::randn({width}).to(type);
+        model.step();
+        optimizer.step();
+        expect_equal(bound, alone);
+      }
+    }
+  }
+}
+
 TEST_P(SharedModel, GradientsClearedInAnyWayBeforeOrAfterGiveTheSame) {
   Linear plain = linear(), cleared = linear();
   auto a = Model::create(fresh_name(), plain, torch::optim::AdamOptions(0.1), {GetParam()});

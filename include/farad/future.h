@@ -51,6 +51,10 @@ class FutureCore {
   /// Like when_ready, but on the thread that completes; for what is short and takes no lock.
   void notify(std::function<void()> wake);
 
+  /// Called on each thread that gets the value, before it does: by wait(), or in front of what runs when it is ready.
+  /// To be set by whoever completes it, before that.
+  void set_reader(std::function<void()> reader);
+
   /// Runs `fill` and becomes ready, unless it was already: the first to complete wins. True if it was this call.
   bool complete(const std::function<void()>& fill);
   bool fail(std::exception_ptr error);
@@ -64,6 +68,9 @@ class FutureCore {
   }
 
  private:
+  bool read();
+  void run(std::function<void()> next);
+
   const std::shared_ptr<FutureHost> host_;
   std::mutex mutex_;
   std::atomic<bool> ready_{false};
@@ -72,6 +79,7 @@ class FutureCore {
   std::vector<std::function<void()>> wakes_;
   std::vector<std::function<void()>> nexts_;
   std::function<void()> cancel_;
+  std::function<void()> reader_;  // Constant once ready.
 };
 
 /// A future of nothing still has to hold something.

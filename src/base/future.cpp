@@ -6,10 +6,10 @@
 namespace farad::detail {
 
 bool FutureCore::wait(std::chrono::steady_clock::time_point deadline) {
-  if (ready()) return true;
+  if (ready()) return read();
   if (host_) {
     host_->wait(*this, deadline);
-    return ready();
+    return ready() && read();
   }
   // The parker is shared with the wake, because this wait may have timed out and returned when the wake comes.
   std::shared_ptr<base::Parker> parker = base::Runtime::real().make_parker();
@@ -17,7 +17,22 @@ bool FutureCore::wait(std::chrono::steady_clock::time_point deadline) {
   base::Executor::Waiting waiting;
   while (!ready() && parker->park(deadline)) {
   }
-  return ready();
+  return ready() && read();
+}
+
+bool FutureCore::read() {
+  if (reader_) reader_();
+  return true;
+}
+
+void FutureCore::run(std::function<void()> next) {
+  if (reader_) {
+    next = [reader = reader_, next = std::move(next)] {
+      reader();
+      next();
+    };
+  }
+  host_ ? host_->run(std::move(next)) : next();
 }
 
 bool FutureCore::wait_for(std::chrono::steady_clock::duration span) {
@@ -30,7 +45,7 @@ void FutureCore::when_ready(std::function<void()> next) {
     std::lock_guard lock(mutex_);
     if (!ready()) return nexts_.push_back(std::move(next));
   }
-  host_ ? host_->run(std::move(next)) : next();
+  run(std::move(next));
 }
 
 void FutureCore::notify(std::function<void()> wake) {
@@ -63,12 +78,17 @@ bool FutureCore::complete(const std::function<void()>& fill) {
     cancel.swap(cancel_);  // Only to be destroyed, and not under the lock.
   }
   for (auto& wake : wakes) wake();
-  for (auto& next : nexts) host_ ? host_->run(std::move(next)) : next();
+  for (auto& next : nexts) run(std::move(next));
   return true;
 }
 
 bool FutureCore::fail(std::exception_ptr error) {
   return complete([&] { error_ = std::move(error); });
+}
+
+void FutureCore::set_reader(std::function<void()> reader) {
+  std::lock_guard lock(mutex_);
+  if (!completing_) reader_ = std::move(reader);
 }
 
 void FutureCore::set_cancel(std::function<void()> hook) {

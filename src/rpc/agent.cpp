@@ -3,10 +3,13 @@
 #include <c10/util/ScopeExit.h>
 #include <farad/error.h>
 
+#include <algorithm>
+#include <iterator>
 #include <thread>
 #include <utility>
 
 #include "net/machine.h"
+#include "wire/device.h"
 
 namespace farad::rpc {
 namespace {
@@ -22,6 +25,14 @@ int threads_for(int wanted) {
 std::string seconds(std::chrono::milliseconds span) {
   const auto ms = span.count();
   return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
+}
+
+/// Whichever thread gets the value may use its tensors in streams of its own.
+void use_where_read(detail::FutureCore& future, const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> on_devices;
+  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(on_devices), wire::is_on_device);
+  if (on_devices.empty()) return;
+  future.set_reader([on_devices = std::move(on_devices)] { wire::use_here(on_devices); });
 }
 
 std::string_view name_of(const detail::Outcall& call) { return call.function ? call.function->name : call.name; }
@@ -65,6 +76,7 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
   try {
     auto message = encode_call(id, header, std::move(call.arguments));
     message.forgotten = call.one_way;
+    wire::to_host(message, wire::Complete::InCurrentStreams).raise();
     const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
                                                               : fabric_->send(to, std::move(message), deadline);
     if (made) made->went({to, incarnation});
@@ -128,6 +140,7 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
     fabric_->driver().wait(*waiter, base::never);  // Somebody is completing it right now.
   }
   if (auto error = error_of(awaited.outcome, to, callee)) std::rethrow_exception(error);
+  wire::use_here(awaited.outcome.result.tensors);
   return std::move(awaited.outcome.result);
 }
 
@@ -145,6 +158,7 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
         if (auto error = error_of(outcome, to, callee)) {
           future->fail(error);
         } else {
+          use_where_read(*future, outcome.result.tensors);
           done(std::move(outcome.result));
         }
       });

@@ -1,5 +1,7 @@
 #include "rpc/agent.h"
 
+#include "wire/device.h"
+
 /// What comes in, on the driving thread.
 namespace farad::rpc {
 namespace {
@@ -80,7 +82,13 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
   } else if (header.failed) {
     outcome.status = decode_failure(message, result_at, outcome.failure.emplace());
   } else {
+    const auto placed = wire::to_devices(message);
+    // Recorded even if not: the callee has recorded that it sent it.
     if (call->made) outcome.status = call->made->on_result(from, header.note, message.tensors);
+    if (outcome.status.ok() && !placed.ok()) {
+      outcome.status = {placed.code(), "[rpc] result of \"" + call->callee.text() + "\" from " + name_of(call->to) +
+                                           ": " + placed.message()};
+    }
     message.body.erase(message.body.begin(), message.body.begin() + static_cast<ptrdiff_t>(result_at));
     outcome.result.body = std::move(message.body);
     outcome.result.tensors = std::move(message.tensors);

@@ -10,6 +10,7 @@
 
 #include "rpc/agent.h"
 #include "rpc/operators.h"
+#include "wire/device.h"
 
 namespace farad::rpc {
 namespace {
@@ -112,11 +113,15 @@ void Incall::keep_later(std::shared_ptr<detail::FutureCore> core, std::function<
 
 void Incall::arrived() {
   arrival_ = decode_call(message_, header_, arguments_at_);
-  auto* above = agent_.host_.above();
-  if (!arrival_.ok() || header_.note.empty() || !above) return;
-  const auto* function = header_.name.empty() ? detail::find_function(header_.function) : nullptr;
-  taken_ = above->on_arrival(from_, function ? function->name : std::string_view(header_.name), header_.note,
-                             message_.tensors, arrival_);
+  if (!arrival_.ok()) return;
+  const auto placed = wire::to_devices(message_);
+  // Recorded even if not: the caller has recorded that it sent it.
+  if (auto* above = agent_.host_.above(); above && !header_.note.empty()) {
+    const auto* function = header_.name.empty() ? detail::find_function(header_.function) : nullptr;
+    taken_ = above->on_arrival(from_, function ? function->name : std::string_view(header_.name), header_.note,
+                               message_.tensors, arrival_);
+  }
+  if (arrival_.ok()) arrival_ = placed;
 }
 
 void Incall::run() {
@@ -181,6 +186,7 @@ void Incall::execute(const detail::Function* function) {
   try {
     // Others may have been lent what this call was to make: they are told, even if its maker does not care any more.
     if (cancelled()) throw Cancelled("[rpc] given up by its caller before it ran");
+    wire::use_here(message_.tensors);
     agent_.host_.run_as_worker([&] { taken_ ? taken_->run([&] { run_function(function); }) : run_function(function); });
     if (!later_) reply();
   } catch (...) {
@@ -197,7 +203,10 @@ void Incall::reply() {
   ReplyHeader header;
   if (taken_) taken_->on_reply(id(), result_.tensors, header.note);
   if (!result_.references.empty()) header.loans = agent_.host_.references().lend(from_.rank, result_.references);
-  const auto sent = agent_.fabric_->post(from_.rank, encode_result(id(), header, std::move(result_)));
+  auto message = encode_result(id(), header, std::move(result_));
+  auto on_host = wire::to_host(message, wire::Complete::InCurrentStreams);
+  const auto sent =
+      on_host.ok() ? agent_.fabric_->post(from_.rank, std::move(message)) : net::Sent{std::move(on_host), {}};
   if (sent.status.ok()) {
     if (taken_) taken_->replied({from_.rank, sent.incarnation});
     if (!header.loans.empty()) agent_.host_.references().sent({from_.rank, sent.incarnation}, header.loans, {});

@@ -16,7 +16,7 @@ inline constexpr size_t trailer_bytes = 4;
 
 /// The longest table that tensors within the limits can make; see TensorSpec.
 inline uint64_t table_limit(const Limits& limits) {
-  return uint64_t{limits.tensors} * (16 + 16 * uint64_t{limits.dims});
+  return uint64_t{limits.tensors} * (17 + 16 * uint64_t{limits.dims});
 }
 
 struct Header {

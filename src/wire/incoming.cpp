@@ -173,6 +173,9 @@ base::Status Incoming::finish() {
       if (auto complaint = build(specs_[i], std::move(indices), std::move(values), message_.tensors[i])) {
         return refuse_tensor(i, *complaint);
       }
+      if (specs_[i].device.is_cpu()) continue;
+      message_.devices.resize(specs_.size(), c10::kCPU);
+      message_.devices[i] = specs_[i].device;
     }
   }
   memory_.clear();

@@ -16,6 +16,9 @@ struct Message {
   uint64_t tag = 0;
   Bytes body;
   std::vector<at::Tensor> tensors;
+  /// Where they belong, one for each: tensors of a device lie on the host while they travel (see device.h). Empty if
+  /// all are of the host.
+  std::vector<c10::Device> devices = {};
   /// Its sender cannot know when it has gone, and may change the tensors at once: what must wait is copied.
   bool forgotten = false;
 };

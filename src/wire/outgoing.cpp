@@ -44,6 +44,7 @@ base::Status describe_all(const Message& message, const Limits& limits, Specs& s
     if (auto complaint = describe(message.tensors[i], limits, specs[i])) {
       return {base::Code::Invalid, tensor_of(i, message.kind) + " cannot be sent: it " + *complaint};
     }
+    if (!message.devices.empty()) specs[i].device = message.devices[i];
     // Each is below 2^63, and the sum so far below the limit: no overflow as long as the limit is below 2^63 too.
     header.payload_bytes += specs[i].payload_bytes();
     if (header.payload_bytes > limits.payload_bytes) {

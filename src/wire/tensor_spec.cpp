@@ -1,6 +1,7 @@
 #include "wire/tensor_spec.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "wire/bytes.h"
 #include "wire/dtype.h"
@@ -9,10 +10,11 @@
 namespace farad::wire {
 namespace {
 
-enum Flag : uint8_t { requires_grad_flag = 1, strides_flag = 2, coalesced_flag = 4, lent_flag = 8 };
-constexpr uint8_t known_flags = requires_grad_flag | strides_flag | coalesced_flag | lent_flag;
+enum Flag : uint8_t { requires_grad_flag = 1, strides_flag = 2, coalesced_flag = 4, lent_flag = 8, cuda_flag = 16 };
+constexpr uint8_t known_flags = requires_grad_flag | strides_flag | coalesced_flag | lent_flag | cuda_flag;
 constexpr size_t fixed_bytes = 4;    // dtype, layout, flags, number of dimensions
 constexpr size_t sparse_bytes = 12;  // sparse dimensions, entries
+constexpr size_t device_bytes = 1;   // which CUDA device
 
 bool multiply(int64_t& product, int64_t factor) { return !__builtin_mul_overflow(product, factor, &product); }
 
@@ -82,7 +84,9 @@ Complaint cannot_travel(const at::Tensor& tensor) {
   if (tensor.is_nested()) return "is nested: send its parts, or to_padded_tensor()";
   if (c10::isQIntType(tensor.scalar_type())) return "is quantised" + dtype() + ": call dequantize() first";
   if (tensor.is_meta()) return "is a meta tensor, it has no data: make it on the CPU first";
-  if (!tensor.device().is_cpu()) return "is on " + tensor.device().str() + ": call cpu() first";
+  if (!tensor.device().is_cpu())
+    return "is on " + tensor.device().str() +
+           ", and tensors travel only from the CPU and from CUDA devices: call cpu() first";
   if (tensor.layout() != c10::kStrided && tensor.layout() != c10::kSparse) {
     return std::string("has the layout ") +
            (tensor.layout() == c10::kMkldnn ? "mkldnn" : "of a compressed sparse tensor") + ": call to_dense()" +
@@ -135,12 +139,13 @@ Complaint describe(const at::Tensor& tensor, const Limits& limits, TensorSpec& s
 
 size_t encoded_bytes(const TensorSpec& spec) {
   return fixed_bytes + sizeof(int64_t) * (spec.sizes.size() + spec.strides.size()) +
-         (spec.layout == TensorSpec::Layout::SparseCoo ? sparse_bytes : 0);
+         (spec.layout == TensorSpec::Layout::SparseCoo ? sparse_bytes : 0) + (spec.device.is_cpu() ? 0 : device_bytes);
 }
 
 char* write(const TensorSpec& spec, char* to) {
   const uint8_t flags = (spec.requires_grad ? requires_grad_flag : 0) | (spec.strides.empty() ? 0 : strides_flag) |
-                        (spec.coalesced ? coalesced_flag : 0) | (spec.lent ? lent_flag : 0);
+                        (spec.coalesced ? coalesced_flag : 0) | (spec.lent ? lent_flag : 0) |
+                        (spec.device.is_cpu() ? 0 : cuda_flag);
   to = put<uint8_t>(to, dtype_to_wire(spec.dtype));
   to = put<uint8_t>(to, static_cast<uint8_t>(spec.layout));
   to = put<uint8_t>(to, flags);
@@ -151,6 +156,7 @@ char* write(const TensorSpec& spec, char* to) {
     to = put<uint32_t>(to, spec.sparse_dims);
     to = put<int64_t>(to, spec.entries);
   }
+  if (!spec.device.is_cpu()) to = put<uint8_t>(to, static_cast<uint8_t>(spec.device.index()));
   return to;
 }
 
@@ -173,7 +179,9 @@ Complaint read(std::string_view& from, const Limits& limits, TensorSpec& spec) {
   if (dims > limits.dims) return "has " + number(dims) + " dimensions, the limit is " + number(limits.dims);
   if (!defined && (dtype != 0 || dims != 0)) return "is undefined, but has a dtype or sizes";
   const bool strided = flags & strides_flag;
-  const size_t bytes = fixed_bytes + sizeof(int64_t) * dims * (strided ? 2 : 1) + (sparse ? sparse_bytes : 0);
+  const bool cuda = flags & cuda_flag;
+  const size_t bytes = fixed_bytes + sizeof(int64_t) * dims * (strided ? 2 : 1) + (sparse ? sparse_bytes : 0) +
+                       (cuda ? device_bytes : 0);
   if (from.size() < bytes) return cut_off;
 
   for (size_t i = 0; i < dims; ++i) spec.sizes.push_back(take<int64_t>(next));
@@ -181,6 +189,11 @@ Complaint read(std::string_view& from, const Limits& limits, TensorSpec& spec) {
   if (sparse) {
     spec.sparse_dims = take<uint32_t>(next);
     spec.entries = take<int64_t>(next);
+  }
+  if (cuda) {
+    const auto index = take<uint8_t>(next);
+    if (index > std::numeric_limits<int8_t>::max()) return "is of the device cuda:" + number(index);
+    spec.device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
   }
   from.remove_prefix(bytes);
   if (!defined) return {};

@@ -20,10 +20,11 @@ struct TensorSpec {
   Layout layout = Layout::Undefined;
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   bool requires_grad = false;
-  bool coalesced = false;    // sparse: indices are sorted and none comes twice
-  bool lent = false;         // dense: the payload holds a handle to the data (see lending.h)
-  uint32_t sparse_dims = 0;  // sparse: the first dimensions, those that are indexed
-  int64_t entries = 0;       // sparse: how many
+  bool coalesced = false;          // sparse: indices are sorted and none comes twice
+  bool lent = false;               // dense: the payload holds a handle to the data (see lending.h)
+  c10::Device device = c10::kCPU;  // where it belongs; its data travel from host to host in any case
+  uint32_t sparse_dims = 0;        // sparse: the first dimensions, those that are indexed
+  int64_t entries = 0;             // sparse: how many
   c10::SmallVector<int64_t, 5> sizes;
   c10::SmallVector<int64_t, 5> strides;  // empty: row-major
 

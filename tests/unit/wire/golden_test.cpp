@@ -73,6 +73,13 @@ TEST(Golden, SparseTensor) {
   expect_golden("sparse", message);
 }
 
+TEST(Golden, TensorOfADevice) {
+  auto message = message_with(2, 5);
+  message.tensors.push_back(at::ones({1}).set_requires_grad(true));
+  message.devices = {c10::Device(c10::kCUDA, 1)};
+  expect_golden("device", message);
+}
+
 TEST(Golden, TakenBack) {
   Incoming in({}, BufferPool::make(0));
   ASSERT_TRUE(test::read_all(in, golden("taken_back"), SIZE_MAX).ok());

@@ -8,6 +8,7 @@
 
 #include "unit/wire/stream.h"
 #include "wire/bytes.h"
+#include "wire/device.h"
 #include "wire/dtype.h"
 
 namespace farad::wire {
@@ -52,6 +53,22 @@ TEST(Incoming, AMessageArrivesWholeInWhateverPiecesItCame) {
     EXPECT_TRUE(at::equal(received.tensors[3], sent.tensors[3]));
     EXPECT_TRUE(at::equal(received.tensors[5], sent.tensors[5]));
   }
+}
+
+TEST(Incoming, TensorsOfADeviceComeWithItsName) {
+  auto sent = mixed();
+  EXPECT_TRUE(message_of(bytes_of(sent)).devices.empty());
+  sent.devices.assign(sent.tensors.size(), c10::kCPU);
+  sent.devices[3] = sent.devices[4] = c10::Device(c10::kCUDA, 127);
+
+  auto received = message_of(bytes_of(sent));
+
+  EXPECT_EQ(received.devices, sent.devices);
+  const auto status = to_devices(received);  // Nobody has that many.
+  EXPECT_EQ(status.code(), base::Code::Invalid);
+  EXPECT_THAT(status.message(),
+              AllOf(StartsWith("[wire] tensor 3"), HasSubstr("cuda:127"), HasSubstr("send its cpu()")));
+  EXPECT_TRUE(at::equal(received.tensors[3], sent.tensors[3]));
 }
 
 TEST(Incoming, FeedStopsAtTheEndOfEachMessage) {
@@ -134,7 +151,7 @@ TEST(Incoming, HostileTensorsAreRefusedByName) {
   const auto refused = [&](auto bytes) { return refusal(bytes); };
   EXPECT_THAT(refused(patched<uint8_t>(good, first_spec, 200)), HasSubstr("tensor 0 has the unknown dtype 200"));
   EXPECT_THAT(refused(patched<uint8_t>(good, first_spec + 1, 3)), HasSubstr("unknown layout 3"));
-  EXPECT_THAT(refused(patched<uint8_t>(good, first_spec + 2, 0x12)), HasSubstr("flags"));
+  EXPECT_THAT(refused(patched<uint8_t>(good, first_spec + 2, 0x22)), HasSubstr("flags"));
   EXPECT_THAT(refused(patched<uint8_t>(good, first_spec + 3, 65)), HasSubstr("65 dimensions"));
   EXPECT_THAT(refused(patched<int64_t>(good, first_spec + 4, -2)), HasSubstr("a dimension of -2 elements"));
   EXPECT_THAT(refused(patched<int64_t>(good, first_spec + 4, INT64_MAX)), HasSubstr("larger than 64 bits"));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd/current.h"
+#include "wire/device.h"
 
 namespace farad::autograd {
 namespace {
@@ -144,7 +145,9 @@ GradientStore Backward::gradients(const std::shared_ptr<LocalContext>& context) 
   const auto waiter = driver.make_waiter();
   perform(context, context->read(waiter));
   driver.wait(*waiter, base::never);
-  return context->gradients();
+  auto gradients = context->gradients();
+  gradients.wait_here();
+  return gradients;
 }
 
 // --- Running a part ---
@@ -344,7 +347,9 @@ void Backward::post(Outbox::Parcel& parcel) {
       std::move(tensors.begin(), tensors.end(), std::back_inserter(all));
     }
   }
-  const auto sent = services_.fabric.post(to, encode(mails, std::move(all)));
+  auto message = encode(mails, std::move(all));
+  auto on_host = wire::to_host(message, wire::Complete::Now);  // See Evaluator::take().
+  const auto sent = on_host.ok() ? services_.fabric.post(to, std::move(message)) : net::Sent{std::move(on_host), {}};
   if (sent.status.ok()) sent_.fetch_add(1, std::memory_order_relaxed);
   for (size_t i = 0; i < mails.size(); i++) {
     const auto& context = parcel.letters[i].context;
@@ -365,6 +370,8 @@ void Backward::post(Outbox::Parcel& parcel) {
 void Backward::on_message(net::Peer from, wire::Message&& message) {
   std::vector<PassMail> mails;
   if (auto status = decode(message, mails); !status.ok()) return services_.warn(status);
+  // They are gradients of what was sent from here, so the devices are.
+  if (auto status = wire::to_devices(message); !status.ok()) return services_.warn(status);
   auto next = message.tensors.begin();
   for (auto& mail : mails) {
     const auto first = next;

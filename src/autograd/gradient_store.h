@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/engine/evaluator.h"
+
 namespace farad::autograd {
 
 /// Gradients by leaf, in the order in which the leaves were first seen. One thread at a time.
@@ -13,15 +15,18 @@ class GradientStore {
  public:
   using Entry = std::pair<at::Tensor, at::Tensor>;  ///< leaf, gradient
 
-  /// Adds `gradient` to what is there for `leaf`. With `differentiable` the sum is recorded by the local autograd.
-  void add(const at::Tensor& leaf, at::Tensor gradient, bool differentiable);
-  /// Replaces what is there for `leaf`, if anything is.
+  /// Adds to what is there for the leaf. With `differentiable` the sum is recorded by the local autograd.
+  void add(LeafGradient gradient, bool differentiable);
+  /// What the calling thread's current streams are given from now on may use the gradients.
+  void wait_here() const;
+  /// Replaces what is there for `leaf`, if anything is. The calling thread's current stream computes `gradient`.
   void set(const at::Tensor& leaf, at::Tensor gradient);
   const std::vector<Entry>& entries() const { return entries_; }
   at::Tensor find(const at::Tensor& leaf) const;
 
  private:
   std::vector<Entry> entries_;
+  std::vector<Ready> ready_;                        // by entry: when its gradient may be used
   std::unordered_map<const void*, size_t> places_;  // by the leaf's TensorImpl, which its entry keeps
 };
 

@@ -270,8 +270,8 @@ void LocalContext::gather(Work& work) {
     if (part->waiter) work.waiters.push_back(std::move(part->waiter));
     // Before anybody can hear that the pass is over: whoever reads from then on must find them.
     if (ending.committed && part->evaluator) {
-      for (auto& [leaf, gradient] : part->evaluator->take_gradients()) {
-        gradients_.add(leaf, std::move(gradient), part->options.create_graph);
+      for (auto& gradient : part->evaluator->take_gradients()) {
+        gradients_.add(std::move(gradient), part->options.create_graph);
       }
     }
   }

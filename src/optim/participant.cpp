@@ -112,11 +112,11 @@ std::vector<ParameterImage> Participant::images() const {
   for (auto& mine : shard_.images()) {
     auto& image = images.emplace_back();
     image.number = numbers_[images.size() - 1];
-    image.value = mine.value;
+    image.value = mine.value.cpu();
     image.remembered = mine.state.has_value();
     if (!mine.state) continue;
     image.steps = mine.state->steps;
-    image.state = mine.state->tensors;
+    for (const auto& [name, tensor] : mine.state->tensors) image.state.emplace(name, tensor.cpu());
   }
   return images;
 }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "wire/device.h"
+
 namespace farad::optim {
 namespace {
 
@@ -141,6 +143,10 @@ void Shard::apply() {
       // Counted in the parameter's version, unlike what libtorch's optimizers do to `.data()`.
       if (slot.alias.defined()) slot.alias.copy_(slot.copy);
     }
+  }
+  // Who uses the parameters next need not do so in the stream that they were written in.
+  for (const auto& part : parts_) {
+    for (const auto& slot : part.slots) wire::finish_here({&slot.alias, 1});
   }
   clear(true);
 }

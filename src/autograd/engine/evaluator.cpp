@@ -35,8 +35,10 @@ Evaluator::Evaluator(std::shared_ptr<const Plan> plan, EvaluatorOptions options)
     : plan_(std::move(plan)),
       options_(normalized(std::move(options))),
       needs_(needs_of(*plan_, options_)),
+      streams_(*plan_),
       buffers_(plan_->inputs(), options_.deterministic),
-      captured_(options_.captures.size()) {
+      captured_(options_.captures.size()),
+      captured_ready_(options_.captures.size()) {
   for (size_t i = 0; i < options_.captures.size(); i++) captures_.emplace_back(options_.captures[i].node, i);
   std::sort(captures_.begin(), captures_.end());
 }
@@ -51,11 +53,16 @@ base::Status Evaluator::feed(Link to, at::Tensor gradient) {
   if (!gradient.defined()) return {};
   try {
     fit(gradient, plan_->nodes[to.node]->input_metadata(to.input), to.input);
-    buffers_.add(plan_->first_input[to.node] + to.input, InputBuffers::outside, std::move(gradient));
+    add(to, InputBuffers::outside, std::move(gradient));
     return {};
   } catch (...) {
     return failure(to.node);
   }
+}
+
+void Evaluator::add(Link to, uint32_t by, at::Tensor gradient) {
+  const uint32_t input = plan_->first_input[to.node] + to.input;
+  streams_.pass(gradient, to.node, [&] { buffers_.add(input, by, std::move(gradient)); });
 }
 
 template <class AnyNode>
@@ -79,10 +86,24 @@ void Evaluator::capture(NodeIndex index) {
   }
 }
 
+void Evaluator::add_captured(size_t place, at::Tensor gradient) {
+  if (!gradient.defined()) return;
+  auto& captured = captured_[place];
+  if (captured.defined()) captured_ready_[place].wait_here(captured);
+  accumulate(captured, std::move(gradient));
+  captured_ready_[place] = Ready(captured);
+}
+
+std::vector<at::Tensor> Evaluator::take_captured() {
+  for (size_t i = 0; i < captured_.size(); i++) captured_ready_[i].wait_here(captured_[i]);
+  return std::move(captured_);
+}
+
 base::Status Evaluator::run(NodeIndex index) {
   if (need(index) == Need::Nothing) return {};
   Node& node = *plan_->nodes[index];
   try {
+    const auto stream = streams_.enter(index);
     if (plan_->topology.roles[index] == Role::Leaf) {
       call_leaf(index, static_cast<compat::AccumulateGrad&>(node));
     } else {
@@ -97,11 +118,13 @@ base::Status Evaluator::run(NodeIndex index) {
 base::Status Evaluator::take(NodeIndex index, std::vector<at::Tensor>& gradients) {
   Node& node = *plan_->nodes[index];
   try {
+    const auto stream = streams_.enter(index);
     collect(index, node);
     compat::call_pre_hooks(node, inputs_);
     variable_list none;
     for (const auto& hook : node.post_hooks()) none = (*hook)(none, inputs_);
     gradients = std::exchange(inputs_, {});
+    if (!streams_.none()) wire::finish_here(gradients);
     return {};
   } catch (...) {
     return failure(index);
@@ -148,9 +171,11 @@ void Evaluator::fit_all(NodeIndex index, variable_list& outputs) {
 base::Status Evaluator::begin(NodeIndex index, variable_list& inputs) {
   Node& node = *plan_->nodes[index];
   try {
+    const auto stream = streams_.enter(index);
     collect(index, node);
     compat::call_pre_hooks(node, inputs_);
     inputs = std::exchange(inputs_, {});
+    if (!streams_.none()) wire::finish_here(inputs);  // Whoever computes it may do so in another stream.
     return {};
   } catch (...) {
     return failure(index);
@@ -181,7 +206,7 @@ void Evaluator::pass_on(NodeIndex index, variable_list& outputs) {
   for (size_t i = 0; i < outputs.size(); i++) {
     const Link& link = topology.links[first + i];
     if (link.node == no_node || !outputs[i].defined() || need(link.node) == Need::Nothing) continue;
-    buffers_.add(plan_->first_input[link.node] + link.input, InputBuffers::by_link(first + i), std::move(outputs[i]));
+    add(link, InputBuffers::by_link(first + i), std::move(outputs[i]));
   }
 }
 
@@ -194,6 +219,7 @@ void Evaluator::call_leaf(NodeIndex index, compat::AccumulateGrad& leaf) {
     const bool hooked = !leaf.post_hooks().empty();
     at::Tensor gradient = hooked ? inputs_[0] : std::move(inputs_[0]);
     gradients_.push_back({leaf.variable, own_gradient(leaf.variable, std::move(gradient), hooked)});
+    gradients_.back().ready = Ready(gradients_.back().gradient);
     compat::call_post_accumulate_hooks(leaf);
   }
   variable_list none;

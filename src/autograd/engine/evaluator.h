@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autograd/engine/accumulate.h"
+#include "autograd/engine/device_streams.h"
 #include "autograd/engine/input_buffers.h"
 #include "autograd/engine/needed.h"
 #include "autograd/engine/plan.h"
@@ -37,6 +38,7 @@ struct EvaluatorOptions {
 struct LeafGradient {
   at::Tensor leaf;
   at::Tensor gradient;
+  Ready ready = {};
 };
 
 /// Runs the nodes of one worker's part in one pass, each when told to; who tells it sees to their order.
@@ -74,17 +76,16 @@ class Evaluator {
   base::Status begin(NodeIndex node, torch::autograd::variable_list& inputs);
   base::Status end(NodeIndex node, const std::function<torch::autograd::variable_list()>& outputs, bool& live);
 
-  /// What has come to the recv `node`, one per tensor, undefined where nothing has. Once for each, instead of run().
+  /// What has come to the recv `node`, one per tensor, undefined where nothing has; complete. Once for each, instead of
+  /// run().
   base::Status take(NodeIndex node, std::vector<at::Tensor>& gradients);
 
   /// Of the leaves that were run, in this order, where there is any.
   std::vector<LeafGradient> take_gradients() { return std::move(gradients_); }
   /// Adds to what is captured, from outside: the same tensor may be reached by a pass that a node runs.
-  void add_captured(size_t place, at::Tensor gradient) {
-    if (gradient.defined()) accumulate(captured_[place], std::move(gradient));
-  }
-  /// In the order of options.captures, undefined where nothing came.
-  std::vector<at::Tensor> take_captured() { return std::move(captured_); }
+  void add_captured(size_t place, at::Tensor gradient);
+  /// In the order of options.captures, undefined where nothing came. For the calling thread's current streams.
+  std::vector<at::Tensor> take_captured();
 
  private:
   using Node = torch::autograd::Node;
@@ -94,6 +95,8 @@ class Evaluator {
   void call_leaf(NodeIndex index, compat::AccumulateGrad& leaf);
   void fit_all(NodeIndex index, variable_list& outputs);
   void pass_on(NodeIndex index, variable_list& outputs);
+  /// `gradient` is computed by the calling thread's current stream.
+  void add(Link to, uint32_t by, at::Tensor gradient);
   /// Moves what has come to the node into inputs_, and lets the hooks of tensors change it.
   template <class AnyNode>
   void collect(NodeIndex index, AnyNode& node);
@@ -104,11 +107,13 @@ class Evaluator {
   const std::shared_ptr<const Plan> plan_;
   const EvaluatorOptions options_;
   const std::vector<Need> needs_;  // by node; none at all if every node is to be called
+  const DeviceStreams streams_;
 
   InputBuffers buffers_;
   variable_list inputs_;  // of the node that runs: one list for all saves an allocation each
   std::vector<LeafGradient> gradients_;
   std::vector<at::Tensor> captured_;
+  std::vector<Ready> captured_ready_;                   // each when all that was added is
   std::vector<std::pair<NodeIndex, size_t>> captures_;  // nodes in order, each with the place of one of its captures
 };
 

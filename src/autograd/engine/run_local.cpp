@@ -105,7 +105,9 @@ LocalResult run_local(const std::vector<at::Tensor>& roots, const std::vector<at
     evaluator.feed(plan->roots[i], gradient_of(roots[i], gradients.empty() ? at::Tensor() : gradients[i])).raise();
   }
   run_all(plan->topology, evaluator);
-  return {evaluator.take_gradients(), evaluator.take_captured()};
+  auto leaves = evaluator.take_gradients();
+  for (const auto& leaf : leaves) leaf.ready.wait_here(leaf.gradient);
+  return {std::move(leaves), evaluator.take_captured()};
 }
 
 }  // namespace farad::autograd

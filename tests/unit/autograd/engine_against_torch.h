@@ -44,7 +44,7 @@ inline testing::AssertionResult same(const at::Tensor& ours, const at::Tensor& t
 }
 
 inline at::Tensor find(const std::vector<LeafGradient>& gradients, const at::Tensor& leaf) {
-  for (const auto& [key, gradient] : gradients) {
+  for (const auto& [key, gradient, ready] : gradients) {
     if (key.is_same(leaf)) return gradient;
   }
   return {};

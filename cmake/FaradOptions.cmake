@@ -6,6 +6,7 @@ option(FARAD_BUILD_BENCH "Build the benchmarks" OFF)
 option(FARAD_BUILD_FUZZ "Build the fuzz targets, and everything of ours for libFuzzer (clang only)" OFF)
 option(FARAD_WERROR "Treat warnings as errors" OFF)
 option(FARAD_BUNDLE "Compile the files of a layer or a test together: faster from scratch, blind to missing includes" OFF)
+set(FARAD_BOX2D AUTO CACHE STRING "LunarLander for farad acer, over Box2D: ON, OFF, AUTO if it is found")
 set(FARAD_SANITIZE "" CACHE STRING "Sanitizers for everything of ours: address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE)

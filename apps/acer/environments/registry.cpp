@@ -7,6 +7,9 @@
 #include "acer/environments/boards.h"
 #include "acer/environments/classic.h"
 #include "acer/environments/grid_world.h"
+#ifdef FARAD_BOX2D
+#include "acer/environments/lunar_lander.h"
+#endif
 #include "acer/environments/pipe.h"
 
 namespace farad::acer {
@@ -19,10 +22,15 @@ std::unique_ptr<Environment> make() {
   return std::make_unique<One>();
 }
 
+constexpr char lunar_lander[] = "LunarLander-v2";
+
 const std::pair<const char*, Maker> makers[] = {
-    {"CartPole-v1", make<CartPole>}, {"Acrobot-v1", make<Acrobot>}, {"MountainCar-v0", make<MountainCar>},
-    {"Pendulum-v1", make<Pendulum>}, {"Catch", make<Catch>},        {"Orchard", make<Orchard>},
+    {"CartPole-v1", make<CartPole>},   {"Acrobot-v1", make<Acrobot>}, {"MountainCar-v0", make<MountainCar>},
+    {"Pendulum-v1", make<Pendulum>},   {"Catch", make<Catch>},        {"Orchard", make<Orchard>},
     {"GridWorld", make<GridWorld>},
+#ifdef FARAD_BOX2D
+    {lunar_lander, make<LunarLander>},
+#endif
 };
 
 }  // namespace
@@ -38,6 +46,10 @@ std::unique_ptr<Environment> make_environment(const std::string& name) {
   if (name.starts_with(pipe)) return std::make_unique<PipeEnvironment>(name.substr(pipe.size()));
   for (const auto& [known, maker] : makers) {
     if (name == known) return maker();
+  }
+  if (name == lunar_lander) {
+    throw Error("[acer] this farad-acer was built without Box2D, which " + name +
+                " needs: install libbox2d-dev (Debian), then configure and build again");
   }
   std::string all;
   for (const auto& known : environment_names()) all += known + ", ";

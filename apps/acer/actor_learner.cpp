@@ -50,7 +50,7 @@ int64_t ActorLearner::turn() {
   return steps;
 }
 
-void ActorLearner::act() {
+const Batch& ActorLearner::act() {
   // The same values from the first step of the window to its gradient, so that what is learned from is on-policy.
   parameters_.pull(agent_->network(), agent_->average());
   agent_->follow_network();
@@ -76,9 +76,11 @@ void ActorLearner::act() {
   }
   tally_.steps.fetch_add(batch_.steps());
   tally_.replay_size.store(replay_.size());
+  batch_.draw_noise(agent_->actions_drawn(), noise_);
+  return batch_;
 }
 
-void ActorLearner::replay() {
+const Batch& ActorLearner::replay() {
   // Pulled for each update: between those of one turn the others' updates, and its own, have moved the parameters.
   parameters_.pull(agent_->network(), agent_->average());
   batch_.clear();
@@ -86,10 +88,11 @@ void ActorLearner::replay() {
     tally_.add(Measure::ReplayAge, static_cast<double>(replay_.draw(settings_.window, draws_, batch_)));
     tally_.add(Measure::ReplayDraws, 1);
   }
+  batch_.draw_noise(agent_->actions_drawn(), noise_);
+  return batch_;
 }
 
 void ActorLearner::learn() {
-  batch_.draw_noise(agent_->actions_drawn(), noise_);
   tally_.add(agent_->learn(batch_));
   parameters_.step(agent_->network(), batch_.steps());
 }

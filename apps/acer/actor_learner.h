@@ -27,13 +27,17 @@ class ActorLearner {
   /// The next one from what it does now, and all that follow it.
   int64_t turn();
 
+  /// The two kinds of what an update is made of, which update() alternates between; the audit looks at them. Both pull
+  /// first. Acts for at most a window of steps, with the values that were pulled.
+  const Batch& act();
+  /// Draws windows from what it did before, of which there must be some.
+  const Batch& replay();
+
   /// All that decides what it does next but for the parameters.
   void save(std::ostream& out) const;
   void load(std::istream& in);
 
  private:
-  void act();
-  void replay();
   void learn();
 
   const Settings settings_;

@@ -4,10 +4,11 @@
 #include <c10/core/GradMode.h>
 #include <farad/error.h>
 
-#include <cmath>
+#include <algorithm>
 #include <memory>
 
-#include "acer/agent.h"
+#include "acer/actor_learner.h"
+#include "acer/audit_batch.h"
 #include "acer/audit_checks.h"
 #include "acer/duelling_reference.h"
 #include "acer/environments/registry.h"
@@ -23,6 +24,11 @@ const std::vector<audit::Fault> faults{
     {"bias-attached", "A1", "the correction's weight is differentiated as well"},
     {"q-taken-only", "A1", "the correction uses Q of the action taken for every action"},
     {"done-as-truncation", "A1/A6", "the end of an episode is treated as if it had been cut off"},
+    {"truncation-as-done", "A1/A6", "an episode that was cut off is treated as if it had ended"},
+    {"last-stored", "A1/A6", "what follows a window is taken to be worth what its last state is"},
+    {"no-retrace", "A1/A6", "targets are the returns of the window, however unlikely its actions are now"},
+    {"taken-only", "A1/A4", "the trust region looks at the action taken alone"},
+    {"bound-after-mean", "A1", "gradients are divided by the number of steps before the trust region bounds them"},
     {"terminal-never-sampled", "D6", "the replay never draws the last step of an episode"},
     {"live-rollout", "D6", "the policy changes while it acts, and what is stored is not what it acted by"},
 };
@@ -33,68 +39,47 @@ Defect defect_named(const std::string& name) {
   if (name == "bias-attached") return Defect::BiasAttached;
   if (name == "q-taken-only") return Defect::QTakenOnly;
   if (name == "done-as-truncation") return Defect::DoneAsTruncation;
+  if (name == "truncation-as-done") return Defect::TruncationAsDone;
+  if (name == "last-stored") return Defect::LastStored;
+  if (name == "no-retrace") return Defect::NoRetrace;
+  if (name == "taken-only") return Defect::TakenOnly;
+  if (name == "bound-after-mean") return Defect::BoundAfterMean;
   return Defect::None;
 }
 
-/// A batch of ours as tensors whose rows are steps or windows, so that batches can be concatenated, and back. The last
-/// two are there for amounts only.
-struct Part {
-  enum : size_t { observations, choices, rewards, behaviours, ends, afters, amounts, noise };
-};
+/// The values of a copy as a worker pulls them, or those of a policy that was before it: far enough away for importance
+/// weights to be cut.
+class CopiedParameters final : public Parameters {
+ public:
+  CopiedParameters(torch::nn::Module& network, torch::nn::Module& average, Random random)
+      : network_(network), average_(average), random_(random) {}
 
-audit::Batch to_tensors(const Batch& batch) {
-  const int64_t steps = batch.steps(), windows = static_cast<int64_t>(batch.windows().size());
-  std::vector<int64_t> lengths;
-  std::vector<double> drawn_by, taken;
-  for (const auto& window : batch.windows()) {
-    lengths.push_back(window.length);
-    lengths.push_back(window.ending == Ending::Terminated);
-  }
-  for (int64_t i = 0; i < steps; ++i) {
-    drawn_by.insert(drawn_by.end(), batch.behaviour(i).begin(), batch.behaviour(i).end());
-    taken.insert(taken.end(), batch.taken_amounts(i).begin(), batch.taken_amounts(i).end());
-  }
-  const auto rows = [](const auto& values, int64_t count) {
-    using Value = typename std::decay_t<decltype(values)>::value_type;
-    return at::tensor(at::ArrayRef<Value>(values)).view({count, -1});
-  };
-  audit::Batch tensors{{rows(batch.observations(), steps), rows(batch.taken(), steps), rows(batch.rewards(), steps),
-                        rows(drawn_by, steps), rows(lengths, windows), rows(batch.afters(), windows)},
-                       steps};
-  if (batch.amounts() > 0) {
-    tensors.tensors.push_back(rows(taken, steps));
-    tensors.tensors.push_back(rows(batch.noise(), steps));
-  }
-  return tensors;
-}
-
-Batch from_tensors(const audit::Batch& tensors) {
-  const auto& all = tensors.tensors;
-  const bool of_amounts = all.size() > Part::amounts;
-  const int64_t width = all[Part::behaviours].size(1);
-  Batch batch(all[Part::observations].size(1), of_amounts ? 0 : width, of_amounts ? width : 0);
-  const auto row_in = [&]<class Value>(size_t part, int64_t row, Value) {
-    const int64_t size = all[part].size(1);
-    return std::span<const Value>(all[part].data_ptr<Value>() + row * size, static_cast<size_t>(size));
-  };
-  int64_t row = 0;
-  for (int64_t w = 0; w < all[Part::ends].size(0); ++w) {
-    const auto end = row_in(Part::ends, w, int64_t());
-    for (const int64_t next = row + end[0]; row < next; ++row) {
-      Action action{row_in(Part::choices, row, int64_t())[0]};
-      if (of_amounts) action.amounts = row_in(Part::amounts, row, double());
-      const auto drawn_by = row_in(Part::behaviours, row, double());
-      batch.add_step(row_in(Part::observations, row, float()), action, row_in(Part::rewards, row, double())[0],
-                     std::vector<float>(drawn_by.begin(), drawn_by.end()));
+  void pull(torch::nn::Module& network, torch::nn::Module& average) override {
+    const c10::NoGradGuard no_grad;
+    copy(network_, network);
+    copy(average_, average);
+    if (!older) return;
+    for (const auto& parameter : network.parameters()) {
+      auto* const values = parameter.data_ptr<float>();
+      for (int64_t i = 0; i < parameter.numel(); ++i) values[i] += static_cast<float>(0.7 * random_.normal());
     }
-    batch.end_window(end[1] ? Ending::Terminated : Ending::Cut, row_in(Part::afters, w, float()));
   }
-  if (of_amounts) {
-    const auto* values = all[Part::noise].data_ptr<double>();
-    batch.set_noise({values, values + all[Part::noise].numel()});
+  shared::Update step(const torch::nn::Module&, int64_t) override {
+    throw Error("[acer] the audit brings gradients to the model itself");
   }
-  return batch;
-}
+
+  bool older = false;
+
+ private:
+  static void copy(const torch::nn::Module& from, const torch::nn::Module& to) {
+    const auto here = from.parameters(), there = to.parameters();
+    for (size_t i = 0; i < here.size(); ++i) there[i].copy_(here[i]);
+  }
+
+  torch::nn::Module& network_;
+  torch::nn::Module& average_;
+  Random random_;
+};
 
 /// Of whichever kind the networks are.
 std::vector<std::vector<double>> reference_of(torch::nn::Module& network, torch::nn::Module& average,
@@ -109,8 +94,8 @@ class Copy {
  public:
   Copy(const Settings& settings, const Spec& spec, const audit::Options& options)
       : settings_(with_defect(settings, options)),
+        worker_settings_(for_worker(settings, options)),
         spec_(spec),
-        seed_(options.seed),
         live_rollout_(options.inject == "live-rollout"),
         agent_(make_agent(settings_, spec)) {
     const auto first = make_network(settings.shape(spec), random_of(settings, Stream::Network))->parameters();
@@ -125,15 +110,17 @@ class Copy {
   std::vector<detail::NamedTensor> tensors() { return detail::tensors_of(agent_->network()); }
   std::vector<detail::NamedTensor> average() { return detail::tensors_of(agent_->average()); }
 
+  /// What a worker of a training learns from, that an older policy had acted before and this one acts now.
   audit::Batch batch(int worker, uint64_t sequence) const {
-    Random random(shared::stream_seed(seed_, static_cast<uint64_t>(worker)), sequence);
-    agent_->follow_network();
-    Batch batch(spec_.observation_size, spec_.actions, spec_.amounts);
-    // A window more or less, so that workers' batches are of different sizes.
-    const int64_t windows = 4 + random.below(3);
-    for (int64_t w = 0; w < windows; ++w) add_window(w % 2 == 0, random, batch);
-    batch.draw_noise(agent_->actions_drawn(), random);
-    return to_tensors(batch);
+    CopiedParameters parameters(agent_->network(), agent_->average(), Random(worker_settings_.seed, sequence));
+    const auto tally = std::make_unique<Tally>();
+    ActorLearner learner(worker_settings_, parameters, *tally, worker, static_cast<int>(sequence));
+    parameters.older = true;
+    for (int i = 0; i < windows_before; ++i) learner.act();
+    parameters.older = false;
+    auto acted = to_tensors(learner.act(), true);
+    if (live_rollout_) drift(acted);
+    return joined({std::move(acted), to_tensors(learner.replay(), false)});
   }
 
   /// Adds to the gradients that the parameters have.
@@ -167,61 +154,44 @@ class Copy {
     return settings;
   }
 
-  /// A window from the beginning of an episode, acted in by the policy or by something else.
-  void add_window(bool on_policy, Random& random, Batch& batch) const {
-    const auto environment = make_environment(settings_.environment);
-    std::vector<float> seen(static_cast<size_t>(spec_.observation_size));
-    environment->reset(random, seen);
-    Outcome outcome;
-    for (int64_t i = 0; i < settings_.window && !outcome.over(); ++i) {
-      const auto policy = agent_->behaviour(seen);
-      std::vector<float> behaviour(policy.begin(), policy.end());
-      if (!on_policy) leave_policy(behaviour, random);
-      if (live_rollout_) drift(behaviour, i);
-      const auto before = seen;
-      const auto decision = agent_->draw(behaviour, random);
-      outcome = environment->step(decision.done, random, seen);
-      batch.add_step(before, decision.drawn, settings_.reward_scale * outcome.reward, behaviour);
-    }
-    batch.end_window(outcome.terminated ? Ending::Terminated : Ending::Cut, seen);
+  static constexpr int64_t windows_before = 6;
+
+  /// Of the worker that makes batches: with random numbers of the audit's, and no more room than it needs.
+  static Settings for_worker(Settings settings, const audit::Options& options) {
+    settings.seed = shared::stream_seed(options.seed, 0);
+    settings.workers = options.workers;
+    settings.replay_capacity = options.workers * (windows_before + 1) * settings.window;
+    settings.replay_windows = std::min<int64_t>(settings.replay_windows, 4);
+    return settings;
   }
 
-  /// To where importance weights are cut and the trust region acts.
-  void leave_policy(std::vector<float>& behaviour, Random& random) const {
-    for (float& x : behaviour) {
-      if (spec_.amounts > 0) {
-        x += static_cast<float>(settings_.rules.deviation * random.uniform(-3, 3));
-      } else {
-        x = static_cast<float>(std::exp(random.uniform(-6, 0)));
+  /// What is stored of a window is a little off, and more from step to step, as if the policy had changed meanwhile.
+  void drift(audit::Batch& acted) const {
+    auto& behaviours = acted.tensors[BatchPart::behaviours];
+    const int64_t width = behaviours.size(1);
+    auto* row = behaviours.data_ptr<double>();
+    for (int64_t step = 0; step < behaviours.size(0); ++step, row += width) {
+      double sum = 0;
+      for (int64_t a = 0; a < width; ++a) {
+        const double little = 1e-3 * static_cast<double>(step * (a + 1));
+        sum += row[a] = spec_.amounts > 0 ? row[a] + little : row[a] * (1 + little);
       }
+      for (int64_t a = 0; a < width && spec_.amounts == 0; ++a) row[a] /= sum;
     }
-    if (spec_.amounts == 0) normalise(behaviour);
   }
 
-  /// A little, and more from step to step.
-  void drift(std::vector<float>& behaviour, int64_t step) const {
-    for (size_t a = 0; a < behaviour.size(); ++a) {
-      const auto little = static_cast<float>(1e-3 * static_cast<double>(step) * static_cast<double>(a + 1));
-      behaviour[a] = spec_.amounts > 0 ? behaviour[a] + little : behaviour[a] * (1 + little);
-    }
-    if (spec_.amounts == 0) normalise(behaviour);
-  }
-
-  static void normalise(std::vector<float>& probabilities) {
-    double sum = 0;
-    for (const float p : probabilities) sum += static_cast<double>(p);
-    for (float& p : probabilities) p = static_cast<float>(static_cast<double>(p) / sum);
-  }
-
-  const Settings settings_;
+  const Settings settings_, worker_settings_;
   const Spec spec_;
-  const uint64_t seed_;
   const bool live_rollout_;
   const std::unique_ptr<Agent> agent_;
 };
 
 /// The audit brings gradients to the model by a loop of its own, so it would find nothing of these.
-void refuse_what_is_not_audited(const Settings& settings) {
+void refuse_what_is_not_audited(const Settings& settings, const std::vector<std::string>& given) {
+  for (const auto& option : given) {
+    throw Error("[acer] an audit decides " + option + " itself: farad audit " + option +
+                " ... -- farad-acer ..., not farad-acer " + option);
+  }
   if (settings.inject != Fault::None) {
     const auto name = name_of(settings.inject);
     throw Error("[acer] an audit plants defects itself: farad audit --inject " + name +
@@ -232,10 +202,12 @@ void refuse_what_is_not_audited(const Settings& settings) {
 
 }  // namespace
 
-audit::Training training_to_audit(const Settings& settings) {
+audit::Training training_to_audit(const Settings& settings, const std::vector<std::string>& given) {
   const auto spec = make_environment(settings.environment)->spec();
-  const auto make = [settings, spec](const audit::Options& options) {
-    refuse_what_is_not_audited(settings);
+  const auto make = [settings, spec, given](const audit::Options& options) {
+    refuse_what_is_not_audited(settings, given);
+    if (spec.amounts > 0 && defect_named(options.inject) == Defect::TakenOnly)
+      throw Error("[acer] taken-only is a defect of actions to choose from; those of " + spec.name + " are amounts");
     const auto copy = std::make_shared<Copy>(settings, spec, options);
     audit::Learner learner;
     learner.tensors = copy->tensors();

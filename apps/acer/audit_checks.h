@@ -12,6 +12,7 @@ namespace farad::acer {
 /// What has to hold for ACER beside what holds for every training. `make` makes a copy of the training that is audited,
 /// `defect` tells which defect of the gradient was planted in it.
 ///
+///   A2  the critic's and the entropy's part are the slopes of what they are to change; not for amounts
 ///   A3  the average policy is constant: it gets no gradient
 ///   A4  directions obey the bound, and change no more than it demands
 ///   A6  Retrace's targets are those computed by hand, whether windows end or are cut off

@@ -84,6 +84,12 @@ void find_direction(const Sample& sample, const Rules& rules, Direction& directi
     }
   }
 
+  if (rules.defect == Defect::TakenOnly) {
+    for (size_t a = 0; a < actions; ++a) {
+      if (a != taken) g[a] = k[a] = 0;
+    }
+  }
+
   const double excess = project(rules, direction);
   effect = 0;
   if (bounded) {

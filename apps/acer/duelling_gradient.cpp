@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "acer/ahead.h"
 #include "acer/gaussian.h"
 #include "acer/retrace.h"
 #include "acer/rows.h"
@@ -35,6 +36,7 @@ Findings DuellingGradient::compute(DuellingNetworkImpl& network, const DuellingN
 
   Findings found;
   const auto count = static_cast<double>(steps);
+  const auto rules = rules_for_directions(rules_, count);
   std::vector<double> mean_seeds(static_cast<size_t>(steps * amounts)), value_seeds(static_cast<size_t>(steps));
   std::vector<double> advantage_seeds(static_cast<size_t>(steps * looked_at));
   for (int64_t row = 0; row < steps; ++row) {
@@ -44,7 +46,7 @@ Findings DuellingGradient::compute(DuellingNetworkImpl& network, const DuellingN
     find_direction(GaussianSample{row_of(means_, row, amounts), batch.behaviour(row), row_of(averages_, row, amounts),
                                   actions.first(width), actions.last(width), policy_targets_[i] - values_[i],
                                   other_q_[i] - values_[i]},
-                   rules_, direction_);
+                   rules, direction_);
     // Backward passes go downhill, z goes uphill.
     std::transform(direction_.allowed.begin(), direction_.allowed.end(), mean_seeds.begin() + row * amounts,
                    [&](double z) { return -z / count; });
@@ -91,13 +93,12 @@ void DuellingGradient::find_targets(const Batch& batch) {
     roots_[i] = std::pow(ratios_[i], 1.0 / static_cast<double>(batch.amounts()));
   }
   for (size_t w = 0; w < batch.windows().size(); ++w) {
-    const auto& [begin, length, ending] = batch.windows()[w];
-    const auto part = [&, begin = begin, length = length](auto& rows) {
-      return std::span(rows).subspan(static_cast<size_t>(begin), static_cast<size_t>(length));
+    const auto part = [&, &window = batch.windows()[w]](auto& rows) {
+      return std::span(rows).subspan(static_cast<size_t>(window.begin), static_cast<size_t>(window.length));
     };
-    const bool ended = ending == Ending::Terminated && rules_.defect != Defect::DoneAsTruncation;
-    const double after = ended ? 0 : values_[static_cast<size_t>(steps) + w];
-    retrace({part(batch.rewards()), part(q_), part(values_), part(roots_), after}, rules_.discount, part(targets_));
+    const double after = worth_ahead(batch, w, values_, rules_.defect);
+    auto& traces = rules_.defect == Defect::NoRetrace ? ones_ : roots_;
+    retrace({part(batch.rewards()), part(q_), part(values_), part(traces), after}, rules_.discount, part(targets_));
     retrace({part(batch.rewards()), part(q_), part(values_), part(ones_), after}, rules_.discount,
             part(policy_targets_));
   }

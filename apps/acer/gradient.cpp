@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "acer/ahead.h"
 #include "acer/retrace.h"
 #include "acer/rows.h"
 
@@ -11,8 +12,12 @@ namespace farad::acer {
 
 Findings Gradient::compute(NetworkImpl& network, const NetworkImpl& average, const Batch& batch) {
   const int64_t actions = batch.actions(), steps = batch.steps();
+  const auto rows = steps + static_cast<int64_t>(batch.windows().size());
   const auto type = network.policy_head().weight.scalar_type();
-  const auto observations = as_tensor(batch.observations(), batch.observation_size(), type);
+  // One pass for both, because the calls of libtorch cost more than the few rows after windows, whose seeds are 0.
+  seen_.assign(batch.observations().begin(), batch.observations().end());
+  seen_.insert(seen_.end(), batch.afters().begin(), batch.afters().end());
+  const auto observations = as_tensor(seen_, batch.observation_size(), type);
   const auto output = network.forward(observations);
   policy_.clear();
   q_.clear();
@@ -21,20 +26,17 @@ Findings Gradient::compute(NetworkImpl& network, const NetworkImpl& average, con
   append(output.q, q_);
   {
     const c10::NoGradGuard no_grad;
-    const auto after = network.forward(as_tensor(batch.afters(), batch.observation_size(), type));
-    append(after.policy, policy_);
-    append(after.q, q_);
-    append(average.forward(observations).policy, average_);
+    append(average.policy(observations.narrow(0, 0, steps)), average_);
   }
   find_targets(batch);
 
   Findings found;
   const auto count = static_cast<double>(steps);
-  std::vector<double> policy_seeds(static_cast<size_t>(steps * actions));
-  std::vector<double> q_seeds(static_cast<size_t>(steps * actions), 0.0);
+  const auto rules = rules_for_directions(rules_, count);
+  std::vector<double> policy_seeds(static_cast<size_t>(rows * actions), 0.0), q_seeds(policy_seeds);
   for (int64_t row = 0; row < steps; ++row) {
     const auto i = static_cast<size_t>(row);
-    find_direction(sample(batch, row), rules_, direction_);
+    find_direction(sample(batch, row), rules, direction_);
     // Backward passes go downhill, z goes uphill.
     std::transform(direction_.allowed.begin(), direction_.allowed.end(), policy_seeds.begin() + row * actions,
                    [&](double z) { return -z / count; });
@@ -68,14 +70,14 @@ void Gradient::find_targets(const Batch& batch) {
     ratios_[static_cast<size_t>(row)] = one.ratio(taken);
     taken_q_[static_cast<size_t>(row)] = one.q[taken];
   }
+  const std::vector<double> ones(rules_.defect == Defect::NoRetrace ? ratios_.size() : 0, 1.0);
+  const auto& traces = rules_.defect == Defect::NoRetrace ? ones : ratios_;
   for (size_t w = 0; w < batch.windows().size(); ++w) {
-    const auto& [begin, length, ending] = batch.windows()[w];
-    const auto part = [&, begin = begin, length = length](auto& rows) {
-      return std::span(rows).subspan(static_cast<size_t>(begin), static_cast<size_t>(length));
+    const auto part = [&, &window = batch.windows()[w]](auto& rows) {
+      return std::span(rows).subspan(static_cast<size_t>(window.begin), static_cast<size_t>(window.length));
     };
-    const bool ended = ending == Ending::Terminated && rules_.defect != Defect::DoneAsTruncation;
-    const double after = ended ? 0 : values_[static_cast<size_t>(steps) + w];
-    retrace({part(batch.rewards()), part(taken_q_), part(values_), part(ratios_), after}, rules_.discount,
+    const double after = worth_ahead(batch, w, values_, rules_.defect);
+    retrace({part(batch.rewards()), part(taken_q_), part(values_), part(traces), after}, rules_.discount,
             part(targets_));
   }
 }

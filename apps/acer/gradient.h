@@ -28,6 +28,7 @@ class Gradient {
 
   const Rules rules_;
   // Kept between calls for their memory. Rows of actions, for the steps and then for the states after the windows.
+  std::vector<float> seen_;
   std::vector<double> policy_, q_, average_;
   std::vector<double> values_, ratios_, taken_q_, targets_;
   Direction direction_;

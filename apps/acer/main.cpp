@@ -149,11 +149,19 @@ void suit_amounts(const CLI::App& app, Settings& settings) {
   unless_given("--reward-scale", settings.reward_scale, spec.reward_scale);
 }
 
+/// Those of the options that were given.
+std::vector<std::string> given_of(std::initializer_list<const char*> options, const CLI::App& app) {
+  std::vector<std::string> given;
+  for (const char* option : options) {
+    if (app.count(option) > 0) given.push_back(option);
+  }
+  return given;
+}
+
 /// What an owner decides by itself, or does not know.
 void refuse_beside_owner(const CLI::App& app) {
-  for (const char* option : {"--workers", "--policy", "--replay-schedule"}) {
-    if (app.count(option) == 0) continue;
-    throw Error(std::string("[acer] ") + option +
+  for (const auto& option : given_of({"--workers", "--policy", "--replay-schedule"}, app)) {
+    throw Error("[acer] " + option +
                 " does not go with --owner: each member of the group but the first is a worker, their updates are "
                 "applied one at a time, and none are logged");
   }
@@ -266,7 +274,8 @@ int main(int argc, char** argv) {
     }
     const auto settings = settings_of(app, arguments);
     use_one_thread_per_operation(argv);
-    if (const auto code = farad::audit::requested(training_to_audit(settings))) return *code;
+    const auto audited = training_to_audit(settings, given_of({"--workers", "--policy"}, app));
+    if (const auto code = farad::audit::requested(audited)) return *code;
     if (settings.owner) return run_with_owner(settings);
     return arguments.schedule.empty() ? run(settings) : replay(settings, arguments.schedule);
   } catch (const c10::Error& error) {

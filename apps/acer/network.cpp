@@ -18,4 +18,8 @@ NetworkImpl::Output NetworkImpl::forward(const at::Tensor& observations) const {
   return {std::move(logits), std::move(policy), at::linear(top, q_.weight, q_.bias)};
 }
 
+at::Tensor NetworkImpl::policy(const at::Tensor& observations) const {
+  return at::softmax(at::linear(acer::forward(trunk_, observations), policy_.weight, policy_.bias), 1);
+}
+
 }  // namespace farad::acer

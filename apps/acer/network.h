@@ -30,6 +30,8 @@ class NetworkImpl : public torch::nn::Module {
     at::Tensor logits, policy, q;  ///< rows x actions
   };
   Output forward(const at::Tensor& observations) const;
+  /// That alone.
+  at::Tensor policy(const at::Tensor& observations) const;
 
   const NetworkShape& shape() const { return shape_; }
   const std::vector<Layer>& trunk() const { return trunk_; }

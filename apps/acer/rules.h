@@ -20,6 +20,11 @@ enum class Defect {
   BiasAttached,      ///< the correction's weight is differentiated as well
   QTakenOnly,        ///< the correction uses Q of the action taken for every action
   DoneAsTruncation,  ///< what comes after the end of an episode counts
+  TruncationAsDone,  ///< what comes after a window that was cut off does not count
+  LastStored,        ///< what comes after a window is worth what its last state is, not the one after
+  NoRetrace,         ///< targets are the returns of the window, however unlikely its actions are now
+  TakenOnly,         ///< the trust region looks at the action taken alone
+  BoundAfterMean,    ///< what the trust region bounds was divided by the steps of the batch before
 };
 
 /// What decides the gradient of a batch.

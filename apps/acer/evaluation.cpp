@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "acer/best.h"
 #include "acer/environments/registry.h"
 
 namespace farad::acer {
@@ -52,6 +53,7 @@ void serve_evaluations(const Settings& settings, shared::Model& model, int reque
     auto evaluation = evaluate(*agent, settings);
     evaluation.steps = steps;
     evaluation.version = version;
+    BestPolicy::write(agent->network(), settings.out);
     // Shorter than what a pipe takes at once, so it is written whole or not at all.
     if (::write(results, &evaluation, sizeof evaluation) < 0)
       throw Error(std::string("[acer] evaluation: nobody takes the result: ") + std::strerror(errno));

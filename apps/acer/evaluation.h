@@ -23,7 +23,8 @@ struct Evaluation {
 Evaluation evaluate(Agent& agent, const Settings& settings);
 
 /// The life of the process that evaluates: for each number of steps (int64_t) that comes from `requests` it pulls the
-/// parameters as they are, plays, and writes an Evaluation to `results`. Returns when `requests` is closed.
+/// parameters as they are, plays, writes the policy for BestPolicy and an Evaluation to `results`. Returns when
+/// `requests` is closed.
 void serve_evaluations(const Settings& settings, shared::Model& model, int requests, int results);
 
 }  // namespace farad::acer

@@ -27,6 +27,7 @@ struct Arguments {
   Settings settings;
   std::string policy = "locked", optimizer = "rmsprop", statistics = "probabilities", inject = "none";
   bool no_trust_region = false;
+  double patience = 30;
   std::string schedule;
 };
 
@@ -59,6 +60,11 @@ void add_options(CLI::App& app, Arguments& arguments) {
       "--owner", s.owner,
       "Over machines: the first member of the group keeps the parameters, all others are workers and call it.\n"
       "Started as `farad run -n N -- farad-acer --owner ...`, or by another launcher");
+  app.add_option("--patience", arguments.patience,
+                 "With --owner: seconds to wait for a worker to be started again when all are lost, and at the end\n"
+                 "for workers to hear that it is over")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   app.add_option("--seed", s.seed, "Decides everything but the order of updates")->capture_default_str();
   app.add_option("--out", s.out, "Directory for what it writes")->capture_default_str();
 
@@ -121,9 +127,9 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.footer(
       "Writes config.json, metrics.csv, workers.csv, evaluations.csv, plots (SVG), a checkpoint, and events for\n"
       "TensorBoard. Ctrl-C ends it in good order and returns 130; a second one ends it at once. Returns 1 if a worker\n"
-      "fails; one that is killed is replaced. With --owner there are config.json, metrics.csv, evaluations.csv and "
-      "the\n"
-      "model at the end, and a worker that fails or is lost is not replaced: the others go on.");
+      "fails; one that is killed is replaced. With --owner there are config.json, metrics.csv, evaluations.csv and\n"
+      "checkpoints of the model alone, from which --resume begins with empty replays; a worker that is lost takes up\n"
+      "its work again if whoever started it starts it again (farad run ends all instead); one that fails does not.");
 }
 
 template <class Value>
@@ -225,9 +231,10 @@ int run(const Settings& settings) {
   return result.interrupted ? interrupted : 0;
 }
 
-int run_with_owner(const Settings& settings) {
+int run_with_owner(const Settings& settings, double patience) {
   stop_on_signals();
-  const auto result = train_with_owner(settings, *board);
+  const auto result =
+      train_with_owner(settings, *board, std::chrono::milliseconds(static_cast<int64_t>(1000 * patience)));
   if (result) tell(settings, *result);
   return result && result->interrupted ? interrupted : 0;
 }
@@ -276,7 +283,7 @@ int main(int argc, char** argv) {
     use_one_thread_per_operation(argv);
     const auto audited = training_to_audit(settings, given_of({"--workers", "--policy"}, app));
     if (const auto code = farad::audit::requested(audited)) return *code;
-    if (settings.owner) return run_with_owner(settings);
+    if (settings.owner) return run_with_owner(settings, arguments.patience);
     return arguments.schedule.empty() ? run(settings) : replay(settings, arguments.schedule);
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "farad acer: %s\n", error.what_without_backtrace());

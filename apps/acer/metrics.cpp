@@ -96,9 +96,17 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
   for (const auto& update : model.history()) stale.push_back(update.staleness());
   std::sort(stale.begin(), stale.end());
 
-  std::vector<double> returns;
-  double lengths = 0;
-  for (const auto& [end, sum, length] : episodes_) returns.push_back(sum), lengths += static_cast<double>(length);
+  std::vector<double> returns, lengths;
+  for (const auto& [end, sum, length] : episodes_) {
+    returns.push_back(sum);
+    lengths.push_back(static_cast<double>(length));
+  }
+  const auto least = [&](const auto& values) {
+    return values.empty() ? unknown : *std::min_element(values.begin(), values.end());
+  };
+  const auto most = [&](const auto& values) {
+    return values.empty() ? unknown : *std::max_element(values.begin(), values.end());
+  };
   const auto count = static_cast<double>(returns.size());
   const auto sum_of = [&](Measure measure) { return sums[static_cast<size_t>(measure)]; };
   const double steps = sum_of(Measure::Steps);
@@ -111,9 +119,11 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
       {"seconds", seconds},
       {"episodes", static_cast<double>(episodes)},
       {"return_mean", over(std::accumulate(returns.begin(), returns.end(), 0.0), count)},
-      {"return_min", returns.empty() ? unknown : *std::min_element(returns.begin(), returns.end())},
-      {"return_max", returns.empty() ? unknown : *std::max_element(returns.begin(), returns.end())},
-      {"length_mean", over(lengths, count)},
+      {"return_min", least(returns)},
+      {"return_max", most(returns)},
+      {"length_mean", over(std::accumulate(lengths.begin(), lengths.end(), 0.0), count)},
+      {"length_min", least(lengths)},
+      {"length_max", most(lengths)},
       {"evaluation_version", evaluation_ ? static_cast<double>(evaluation_->version) : unknown},
       {"evaluation_greedy", evaluation_ ? evaluation_->greedy.mean : unknown},
       {"evaluation_sampled", evaluation_ ? evaluation_->sampled.mean : unknown},

@@ -4,8 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
 #include <numeric>
+
+#include "acer/checkpoint.h"
+#include "acer/stream.h"
 
 namespace farad::acer {
 namespace {
@@ -76,9 +80,24 @@ uint64_t Owner::copy_to(torch::nn::Module& network) {
   return now.version;
 }
 
-void Owner::save(const std::string& directory) {
+void Owner::save(const std::string& checkpoint) {
   const std::lock_guard lock(mutex_);
-  shared_.model.save(directory);
+  shared_.model.save(Checkpoint::model(checkpoint));
+  const auto path = Checkpoint::counts(checkpoint);
+  std::ofstream out(path, std::ios::binary);
+  for (const int64_t count : {steps_, episodes_}) put(out, count);
+  put(out, staleness_);
+  put(out, most_stale_);
+  if (!out.flush()) throw Error("[acer] cannot write " + path);
+}
+
+void Owner::load(const std::string& checkpoint) {
+  const std::lock_guard lock(mutex_);
+  shared_.model.load(Checkpoint::model(checkpoint));
+  std::ifstream in(Checkpoint::counts(checkpoint), std::ios::binary);
+  for (int64_t* count : {&steps_, &episodes_}) *count = take<int64_t>(in);
+  staleness_ = take<double>(in);
+  most_stale_ = take<uint64_t>(in);
 }
 
 OwnedParameters::OwnedParameters(const RRef<std::shared_ptr<Owner>>& owner, const Tally& tally)

@@ -54,7 +54,9 @@ class Owner {
 
   /// Copies the values into a network of the same kind; gives their version.
   uint64_t copy_to(torch::nn::Module& network);
-  void save(const std::string& directory);
+  /// The model and what was counted, as parts of a checkpoint.
+  void save(const std::string& checkpoint);
+  void load(const std::string& checkpoint);
 
  private:
   Values values_now();

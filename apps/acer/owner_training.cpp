@@ -3,124 +3,124 @@
 #include <farad/error.h>
 #include <farad/worker.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
-#include "acer/actor_learner.h"
+#include "acer/best.h"
 #include "acer/checkpoint.h"
+#include "acer/crew.h"
 #include "acer/environments/registry.h"
-#include "acer/owner.h"
+#include "acer/stream.h"
 
 namespace farad::acer {
 namespace {
 
-using OwnerRef = RRef<std::shared_ptr<Owner>>;
 using Clock = std::chrono::steady_clock;
 
-/// How long workers may take to hear that the training is over. Each does with its next update.
-constexpr auto patience_at_end = std::chrono::seconds(30);
-
-/// Of this process: its worker has heard that the training is over.
-std::atomic<bool> done_here{false};
-
-/// What each worker is called for. Gives how many steps it took.
-int64_t learn_by_calls(const OwnerRef& owner, const Settings& settings, int worker) {
-  const auto tally = std::make_unique<Tally>();
-  OwnedParameters parameters(owner, *tally);
-  ActorLearner learner(settings, parameters, *tally, worker, 0);
-  while (!parameters.told_to_stop()) learner.update();
-  done_here = true;
-  return tally->steps;
+/// True once for each so many; never if that is 0.
+bool is_due(int64_t every, int64_t now, int64_t& last) {
+  if (every == 0 || now / every == last / every) return false;
+  last = now;
+  return true;
 }
+
+/// Lives of workers are of a training, and so are in its checkpoint.
+std::string lives_in(const std::string& checkpoint) { return checkpoint + "/lives"; }
 
 /// What the first member does while the others learn.
 class Lead {
  public:
-  Lead(Worker& worker, const Settings& settings, const Board& board)
+  Lead(Worker& worker, const Settings& settings, const Board& board, std::chrono::milliseconds patience)
       : settings_(settings),
         board_(board),
+        patience_(patience),
+        checkpoint_(settings.out),
+        best_(settings.out, settings.resume),
         spec_(make_environment(settings.environment)->spec()),
         owner_(std::make_shared<Owner>(settings, spec_, board)),
         agent_(make_agent(settings, spec_)),
-        rows_(settings.out + "/metrics.csv", false),
-        evaluations_(settings.out + "/evaluations.csv", false) {
-    const auto ref = OwnerRef::local(worker, owner_);
-    // They take as long as the training does.
-    for (int rank = 1; rank < worker.size(); ++rank) {
-      calls_.push_back({rank, worker.with({.timeout = std::chrono::milliseconds(0)})
-                                  .rpc_async<learn_by_calls>(rank, ref, settings, rank - 1)});
-    }
-  }
+        rows_(settings.out + "/metrics.csv", settings.resume),
+        evaluations_(settings.out + "/evaluations.csv", settings.resume),
+        crew_(worker, RRef<std::shared_ptr<Owner>>::local(worker, owner_), settings, resume()) {}
 
   Result run() {
-    int64_t reported = 0, evaluated = 0;
-    const auto due = [](int64_t every, int64_t now, int64_t& last) {
-      if (every == 0 || now / every == last / every) return false;
-      last = now;
-      return true;
-    };
-    while (any_works() && !is_overdue()) {
+    int64_t reported = owner_->progress().steps, evaluated = reported, saved = reported;
+    while (goes_on()) {
       const auto progress = owner_->progress();
-      if (due(settings_.report_every, progress.steps, reported)) report(progress);
-      if (due(settings_.evaluate_every, progress.steps, evaluated)) evaluate_now(progress.steps);
+      if (is_due(settings_.report_every, progress.steps, reported)) report(progress);
+      if (is_due(settings_.evaluate_every, progress.steps, evaluated)) evaluate_now(progress.steps);
+      if (is_due(settings_.checkpoint_every, progress.steps, saved)) save(checkpoint_.next());
     }
     const auto progress = owner_->progress();
-    if (!board_.stop && progress.steps < settings_.steps) throw Error("[acer] no worker is left: " + last_failure_);
     result_.interrupted = board_.stop;
     result_.steps = progress.steps;
     result_.updates = progress.updates;
     result_.seconds = seconds();
+    result_.replaced = crew_.returned();
     report(progress);
-    save();  // First: it is what must not be lost.
+    save(checkpoint_.at_end());  // First: it is what must not be lost.
     evaluate_now(progress.steps);
     return result_;
   }
 
   /// Whether some worker has not come back from its call.
-  bool some_are_missing() const { return !calls_.empty(); }
+  bool some_are_missing() const { return !crew_.at_work().empty(); }
 
  private:
-  struct Call {
-    int rank;
-    Future<int64_t> steps;
-  };
-
-  /// Waits a little for it to change. What a worker fails with is told once.
-  bool any_works() {
-    std::erase_if(calls_, [&](auto& call) {
-      if (!call.steps.ready()) return false;
-      try {
-        call.steps.wait();
-      } catch (const c10::Error& error) {
-        last_failure_ = error.what_without_backtrace();
-        std::fprintf(stderr, "farad acer: a worker is lost, and the others go on: %s\n", last_failure_.c_str());
-      }
-      return true;
-    });
-    if (calls_.empty()) return false;
-    calls_.front().steps.wait_for(std::chrono::milliseconds(20));
-    return true;
+  /// What the last checkpoint has, if this run goes on from there. Gives how many lives of workers there were.
+  int resume() {
+    if (!settings_.resume) return 0;
+    const auto last = checkpoint_.last();
+    owner_->load(last);
+    std::ifstream in(lives_in(last), std::ios::binary);
+    const int lives = take<int>(in);
+    const auto progress = owner_->progress();
+    steps_before_ = progress.steps;
+    updates_before_ = progress.updates;
+    std::printf("  goes on after %ld steps, from %s; workers begin anew, with empty replays\n",
+                static_cast<long>(progress.steps), last.c_str());
+    return lives + 1;
   }
 
-  /// Whether all is done, and those who work have been waited for long enough. Tells who they are.
-  bool is_overdue() {
-    if (!board_.stop && owner_->progress().steps < settings_.steps) return false;
-    if (!done_at_) done_at_ = Clock::now();
-    if (Clock::now() - *done_at_ < patience_at_end) return false;
+  bool is_done() const { return board_.stop || owner_->progress().steps >= settings_.steps; }
+
+  /// Looks after the workers for a little while. False once it is all over, or has been for so long that those who have
+  /// not heard of it are left behind.
+  bool goes_on() {
+    const bool done = is_done();
+    crew_.look_after(!done);
+    const auto at_work = crew_.at_work();
+    if (done && at_work.empty()) return false;
+    if (!done && !at_work.empty()) {
+      waits_since_.reset();
+      return true;
+    }
+    // Either there is nobody to do it, or somebody who does not know that it is done.
+    if (!done && !crew_.may_return()) throw Error("[acer] no worker is left: " + crew_.last_failure());
+    if (!waits_since_ || waits_for_end_ != done) {
+      waits_since_ = Clock::now();
+      waits_for_end_ = done;
+    }
+    if (Clock::now() - *waits_since_ < patience_) return true;
+    if (!done) {
+      throw Error("[acer] no worker is left, and none was started again within " + std::to_string(patience_.count()) +
+                  " ms: " + crew_.last_failure());
+    }
     std::string ranks;
-    for (const auto& call : calls_) ranks += (ranks.empty() ? "" : ", ") + std::to_string(call.rank);
+    for (const int rank : at_work) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
     std::fprintf(stderr, "farad acer: the training is over, and ends without those who did not hear of it: rank %s\n",
                  ranks.c_str());
-    return true;
+    return false;
   }
 
-  void save() {
-    const Checkpoint checkpoint(settings_.out);
-    Checkpoint::clear(checkpoint.at_end());
-    owner_->save(Checkpoint::model(checkpoint.at_end()));
-    checkpoint.publish(checkpoint.at_end());
+  void save(const std::string& parts) {
+    Checkpoint::clear(parts);
+    owner_->save(parts);
+    std::ofstream out(lives_in(parts), std::ios::binary);
+    put(out, crew_.lives());
+    if (!out.flush()) throw Error("[acer] cannot write " + lives_in(parts));
+    checkpoint_.publish(parts);
   }
 
   void report(const Owner::Progress& progress) {
@@ -151,6 +151,8 @@ class Lead {
     evaluation.steps = steps;
     evaluation.version = version;
     result_.evaluations.push_back(evaluation);
+    BestPolicy::write(agent_->network(), settings_.out);
+    best_.heard(evaluation);
     evaluations_.write(row_of(evaluation, seconds()));
   }
 
@@ -158,26 +160,28 @@ class Lead {
 
   const Settings settings_;
   const Board& board_;
+  const std::chrono::milliseconds patience_;
+  const Checkpoint checkpoint_;
+  BestPolicy best_;
   const Spec spec_;
   const std::shared_ptr<Owner> owner_;
   const std::unique_ptr<Agent> agent_;
   CsvFile rows_, evaluations_;
-  std::vector<Call> calls_;
-  std::optional<Clock::time_point> done_at_;
-  std::string last_failure_;
   const Clock::time_point start_ = Clock::now();
   double reported_at_ = 0;
   int64_t steps_before_ = 0;
   uint64_t updates_before_ = 0;
+  std::optional<Clock::time_point> waits_since_;
+  bool waits_for_end_ = false;
   Result result_;
+  Crew crew_;  // Last: it begins to work at once, with what the others are then.
 };
 
 }  // namespace
 
-std::optional<Result> train_with_owner(Settings settings, const Board& board) {
+std::optional<Result> train_with_owner(Settings settings, const Board& board, std::chrono::milliseconds patience) {
   check(settings);
-  if (settings.resume || settings.checkpoint_every != 0 || settings.inject != Fault::None)
-    throw Error("[acer] --owner saves the model at the end; it knows no --resume, --checkpoint-every or --inject");
+  if (settings.inject != Fault::None) throw Error("[acer] --inject is for workers that share memory, without --owner");
   auto worker = Worker::join();
   if (worker.size() < 2) {
     throw Error(
@@ -193,7 +197,7 @@ std::optional<Result> train_with_owner(Settings settings, const Board& board) {
     std::printf("%s, %d workers that call their owner, %ld steps, seed %lu\n", settings.environment.c_str(),
                 settings.workers, static_cast<long>(settings.steps), static_cast<unsigned long>(settings.seed));
     std::fflush(stdout);
-    Lead lead(worker, settings, board);
+    Lead lead(worker, settings, board, patience);
     result = lead.run();
     if (lead.some_are_missing()) return result;  // To close would be to wait for them.
   }
@@ -201,7 +205,7 @@ std::optional<Result> train_with_owner(Settings settings, const Board& board) {
     worker.close();  // The others work until then, in calls.
   } catch (const PeerLost&) {
     // Whoever was lost was done without, unless it is the one who keeps the parameters.
-    if (!result && !done_here) throw;
+    if (!result && !has_heard_the_end()) throw;
   }
   return result;
 }

@@ -17,6 +17,7 @@
 #include <map>
 #include <optional>
 
+#include "acer/best.h"
 #include "acer/checkpoint.h"
 #include "acer/environments/registry.h"
 #include "acer/event_file.h"
@@ -73,6 +74,7 @@ class Coordinator {
         evaluations_(settings.out + "/evaluations.csv", settings.resume),
         events_(settings.out),
         checkpoint_(settings.out),
+        best_(settings.out, settings.resume),
         workers_(static_cast<size_t>(settings.workers)) {}
 
   ~Coordinator() {
@@ -274,6 +276,7 @@ class Coordinator {
     evaluating_ = false;
     result_.evaluations.push_back(evaluation);
     metrics_.heard(evaluation);
+    best_.heard(evaluation);
     evaluations_.write(row_of(evaluation, seconds()));
     return true;
   }
@@ -367,6 +370,7 @@ class Coordinator {
   CsvFile rows_, rates_, evaluations_;
   EventFile events_;
   const Checkpoint checkpoint_;
+  BestPolicy best_;
   std::vector<WorkerProcess> workers_;
   pid_t evaluator_ = -1;
   pid_t manager_ = -1;

@@ -1,8 +1,10 @@
 #include <farad/error.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/serialize/input-archive.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -11,7 +13,9 @@
 #include <map>
 #include <sstream>
 
+#include "acer/best.h"
 #include "acer/checkpoint.h"
+#include "acer/environments/registry.h"
 #include "acer/event_file.h"
 #include "acer/metrics.h"
 #include "acer/plot.h"
@@ -281,6 +285,23 @@ TEST(AllReduced, ARunThatWasKilledGoesOnFromItsLastCheckpointToTheBit) {
   const auto done = acer(with({"--steps", steps, "--out", whole.path()}));
   ASSERT_EQ(done.code, 0) << done.said;
   EXPECT_EQ(model_of(halves.path()), model_of(whole.path()));
+}
+
+TEST(BestPolicy, IsTheOneThatWasEvaluatedBest) {
+  TemporaryDirectory directory;
+  const auto done = acer({"--env", "Catch", "--workers", "1", "--steps", "1500", "--replay-start", "300",
+                          "--evaluate-every", "500", "--hidden", "16", "--out", directory.path()});
+  ASSERT_EQ(done.code, 0) << done.said;
+  const auto means = column(directory.file("evaluations.csv"), "greedy_mean");
+  Settings settings;
+  settings.environment = "Catch";
+  settings.hidden = {16};
+  const auto agent = make_agent(settings, make_environment(settings.environment)->spec());
+  torch::serialize::InputArchive archive;
+  archive.load_from(BestPolicy::path(directory.path()));
+  agent->network().load(archive);
+  agent->follow_network();
+  EXPECT_NEAR(evaluate(*agent, settings).greedy.mean, *std::max_element(means.begin(), means.end()), 1e-5);
 }
 
 TEST(Compare, DrawsRunsAndTellsWhenTheyWereSolved) {

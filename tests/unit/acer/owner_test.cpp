@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -72,28 +73,18 @@ TEST(Owner, SaysThatItNeedsAGroup) {
   EXPECT_THAT(done.said, HasSubstr("--owner needs a group of two or more"));
 }
 
-/// One of three members that nobody looks after, as `farad run` would.
-std::vector<std::string> member(int rank, const char* steps, const TemporaryDirectory& out) {
-  return {"/usr/bin/env",
-          "RANK=" + std::to_string(rank),
-          "WORLD_SIZE=3",
-          "FARAD_RENDEZVOUS=file://" + out.file("meeting"),
-          FARAD_ACER,
-          "--owner",
-          "--env",
-          "Catch",
-          "--window",
-          "9",
-          "--steps",
-          steps,
-          "--report-every",
-          "500",
-          "--replay-start",
-          "300",
-          "--evaluate-every",
-          "0",
-          "--out",
-          out.file("results")};
+/// One of three members that nobody looks after, as `farad run` would. With more options, and more of an environment.
+std::vector<std::string> member(int rank, const char* steps, const TemporaryDirectory& out,
+                                const std::vector<std::string>& options = {},
+                                const std::vector<std::string>& variables = {}) {
+  std::vector<std::string> words{"/usr/bin/env", "RANK=" + std::to_string(rank), "WORLD_SIZE=3",
+                                 "FARAD_RENDEZVOUS=file://" + out.file("meeting")};
+  words.insert(words.end(), variables.begin(), variables.end());
+  words.insert(words.end(),
+               {FARAD_ACER, "--owner", "--env", "Catch", "--window", "9", "--steps", steps, "--report-every", "500",
+                "--replay-start", "300", "--evaluate-every", "0", "--out", out.file("results")});
+  words.insert(words.end(), options.begin(), options.end());
+  return words;
 }
 
 TEST(Owner, WhatIsLeftOfAGroupEndsWellWithoutAWorkerThatWasKilled) {
@@ -130,6 +121,81 @@ TEST(Owner, CtrlCEndsItInGoodOrder) {
   EXPECT_THAT(owner.said(), HasSubstr("stopped after"));
   EXPECT_EQ(one.wait(), 0) << one.said();
   EXPECT_EQ(other.wait(), 0) << other.said();
+}
+
+TEST(Owner, AWorkerThatIsStartedAgainTakesUpItsWork) {
+  TemporaryDirectory directory;
+  Program owner(member(0, "100000000", directory)), one(member(1, "100000000", directory)),
+      killed(member(2, "100000000", directory));
+  ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
+  ::kill(killed.process(), SIGKILL);
+  ASSERT_TRUE(owner.hear("a worker is lost, and the others go on; it may be started again")) << owner.said();
+  Program again(member(2, "100000000", directory));
+  ASSERT_TRUE(owner.hear("rank 2 is there again, and takes up its work")) << owner.said();
+  ::kill(owner.process(), SIGINT);
+  EXPECT_EQ(owner.wait(), 130) << owner.said();
+  EXPECT_EQ(one.wait(), 0) << one.said();
+  EXPECT_EQ(again.wait(), 0) << again.said();
+}
+
+TEST(Owner, WhenAllAreLostItWaitsForOneToBeStartedAgain) {
+  TemporaryDirectory directory;
+  Program owner(member(0, "100000000", directory)), one(member(1, "100000000", directory)),
+      other(member(2, "100000000", directory));
+  ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
+  for (auto* worker : {&one, &other}) ::kill(worker->process(), SIGKILL);
+  Program again(member(1, "100000000", directory));
+  ASSERT_TRUE(owner.hear("rank 1 is there again, and takes up its work")) << owner.said();
+  ASSERT_TRUE(owner.hear_anew("steps/s")) << owner.said();
+  ::kill(owner.process(), SIGINT);
+  EXPECT_EQ(owner.wait(), 130) << owner.said();
+  EXPECT_EQ(again.wait(), 0) << again.said();
+}
+
+TEST(Owner, ItEndsWithAnErrorIfAllAreLostForGood) {
+  TemporaryDirectory directory;
+  const std::vector<std::string> impatient{"--patience", "0.5"};
+  Program owner(member(0, "100000000", directory, impatient)), one(member(1, "100000000", directory)),
+      other(member(2, "100000000", directory));
+  ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
+  for (auto* worker : {&one, &other}) ::kill(worker->process(), SIGKILL);
+  EXPECT_EQ(owner.wait(), 1);
+  EXPECT_THAT(owner.said(), HasSubstr("no worker is left, and none was started again"));
+}
+
+TEST(Owner, AWorkerThatDoesNotHearThatItIsOverIsNamedAndLeftBehind) {
+  TemporaryDirectory directory;
+  // Silence does not count as loss, so that the call to the one that is stopped stays open.
+  const std::vector<std::string> calm{"FARAD_LOST_AFTER_MS=0"}, impatient{"--patience", "0.5"};
+  Program owner(member(0, "100000000", directory, impatient, calm)), one(member(1, "100000000", directory, {}, calm)),
+      stopped(member(2, "100000000", directory, {}, calm));
+  ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
+  ::kill(stopped.process(), SIGSTOP);
+  ::kill(owner.process(), SIGINT);
+  EXPECT_EQ(owner.wait(), 130) << owner.said();
+  EXPECT_THAT(owner.said(), HasSubstr("ends without those who did not hear of it: rank 2"));
+  EXPECT_THAT(owner.said(), HasSubstr("stopped after"));
+  EXPECT_TRUE(std::filesystem::exists(directory.file("results/checkpoint/model")));
+  EXPECT_EQ(one.wait(), 0) << one.said();
+}
+
+TEST(Owner, GoesOnFromItsCheckpointWhereItWas) {
+  TemporaryDirectory directory;
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--env", "Catch", "--window", "9", "--replay-start", "200", "--seed", "7",
+                               "--evaluate-every", "0", "--checkpoint-every", "400", "--report-every", "500"});
+    return with_owner(1, more, directory.path());
+  };
+  const auto before = with({"--steps", "1000"});
+  ASSERT_EQ(before.code, 0) << before.said;
+  const double updates = column(directory.file("metrics.csv"), "updates").back();
+  const auto after = with({"--steps", "2000", "--resume"});
+  ASSERT_EQ(after.code, 0) << after.said;
+  EXPECT_THAT(after.said, HasSubstr("goes on after 10"));
+  EXPECT_THAT(after.said, HasSubstr("done after 20"));
+  const auto counted = column(directory.file("metrics.csv"), "updates");  // of both
+  EXPECT_TRUE(std::is_sorted(counted.begin(), counted.end()));
+  EXPECT_GT(counted.back(), updates + 100);
 }
 
 TEST(Owner, RefusesWhatItDecidesItself) {

@@ -58,8 +58,8 @@ bool Program::read_more() {
   return true;
 }
 
-bool Program::hear(const std::string& text) {
-  while (said_.find(text) == std::string::npos) {
+bool Program::hear(const std::string& text, size_t from) {
+  while (said_.find(text, from) == std::string::npos) {
     if (!read_more()) return false;
   }
   return true;

@@ -18,8 +18,10 @@ class Program {
   pid_t process() const { return process_; }
   /// The processes that it has started and that are there still, in that order.
   std::vector<pid_t> children() const;
-  /// Reads on until it has said that; false if it ends before.
-  bool hear(const std::string& text);
+  /// Reads on until it has said that, after so many characters; false if it ends before.
+  bool hear(const std::string& text, size_t from = 0);
+  /// The same, but what it has said until now does not count.
+  bool hear_anew(const std::string& text) { return hear(text, said_.size()); }
   /// Reads to the end; gives what it returned, or 128 + the signal that ended it.
   int wait();
   /// All that was read.

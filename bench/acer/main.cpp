@@ -169,9 +169,14 @@ int run(const Words& words) {
   if (plan.has("speed")) measure_speed(all, plan, out, results);
   if (plan.has("learning")) measure_learning(all, plan, out, results);
   if (plan.has("faults")) measure_faults(all.front(), plan, out, results);
-  write_results(options, results);  // Whatever becomes of the report.
-  const bool reached = report(results, out, plan.seeds);
-  write_results(options, results);  // With what it has computed.
+  bool reached = false;
+  try {
+    reached = report(results, out, plan.seeds);  // Adds what it computes.
+  } catch (...) {
+    write_results(options, results);  // What hours of training came to must not be lost with it.
+    throw;
+  }
+  write_results(options, results);
   return reached ? 0 : 1;
 }
 

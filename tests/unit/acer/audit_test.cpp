@@ -100,7 +100,9 @@ TEST(Audit, LooksAtWindowsThatAreOnAndFarOffThePolicy) {
     EXPECT_EQ(on_policy, 20) << environment;
     EXPECT_GT(corrected, 0) << environment;
     // Elsewhere only once the average is no longer what the policy is.
-    if (environment == std::string("Catch")) EXPECT_GT(bounded, 0);
+    if (environment == std::string("Catch")) {
+      EXPECT_GT(bounded, 0);
+    }
   }
 }
 

@@ -19,7 +19,8 @@ BestPolicy::BestPolicy(const std::string& out, bool resume)
     : out_(out), best_(-std::numeric_limits<double>::infinity()) {
   const auto before = out + "/evaluations.csv";
   if (!resume || !std::filesystem::exists(before) || std::filesystem::is_empty(before)) return;
-  for (const double mean : Table(before).column("greedy_mean")) best_ = std::max(best_, mean);
+  const Table table(before);
+  for (const double mean : table.column("greedy_mean")) best_ = std::max(best_, mean);
 }
 
 void BestPolicy::heard(const Evaluation& evaluation) {

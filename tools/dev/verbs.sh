@@ -35,7 +35,7 @@ show_failures() {
        /^Output:$/ && !inside { inside = 1; text = ""; lines = 0; next }
        !inside { if (/^Test Failed/ || /^Test .*[Tt]imeout/) printf "\n==== %s\n%s", name, text; next }
        /^<end of output>$/ { keep(); inside = 0; next }
-       /^\[(-----|=====)/ || (/^-----/ && text == "" && lines == 0) { next }
+       /^$/ || /^\[(-----|=====)/ || (/^-----/ && text == "" && lines == 0) { next }
        /^\[ RUN      \] / { keep(); loud = 0 }
        /Sanitizer|runtime error:/ { loud = 1 }
        /^\[       OK \] / && !loud { lines = 0; next }

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "base/futex.h"
+#include "base/relax.h"
 
 namespace farad::net {
 
@@ -23,15 +24,6 @@ constexpr uint64_t inner_cookie = UINT64_MAX - 1;
 /// After this many spins in a row that nobody ended, the peer is not of the quick kind: sleep at once for a while.
 constexpr int patience = 8;
 constexpr int sulk = 64;
-
-/// Tells the core that we only look, so that whoever shares it gets on.
-inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 base::Fd make_eventfd() {
   base::Fd made(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -116,7 +108,7 @@ bool SystemBell::spin(Looks& looks, News news, base::TimePoint deadline) {
         looks.spins_failed = 0;
         return true;
       }
-      relax();
+      base::relax();
     }
   } while (base::Clock::now() < until);
   ++looks.spins_failed;

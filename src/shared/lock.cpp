@@ -8,6 +8,8 @@
 #include <ctime>
 #include <string>
 
+#include "base/relax.h"
+
 namespace farad::shared {
 namespace {
 
@@ -16,15 +18,6 @@ constexpr auto courtesy = std::chrono::microseconds(200);
 /// An update of a small model takes about 5 us, and to sleep and be woken several times that: it pays to look a few
 /// times first.
 constexpr auto glance = std::chrono::microseconds(20);
-
-/// Tells the core that this one only waits, so that it leaves more to the thread that it shares the core with.
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 timespec to_timespec(base::TimePoint when) {
   // steady_clock is CLOCK_MONOTONIC.
@@ -76,7 +69,7 @@ int Lock::try_for_a_while() {
   if (result != EBUSY) return result;
   for (const auto end = base::Clock::now() + glance; base::Clock::now() < end;) {
     if (!is_taken()) return ::pthread_mutex_trylock(&mutex_);  // Who comes between has it for another while.
-    relax();
+    base::relax();
   }
   return EBUSY;
 }

@@ -59,10 +59,13 @@ c10::Stream own_stream(c10::Device device) {
   // Of the process, as the device's default stream is: workers that share a process share its devices too.
   static base::Mutex mutex;
   static std::map<c10::DeviceIndex, c10::Stream> streams;
-  const base::Lock lock(mutex);
-  if (const auto known = streams.find(device.index()); known != streams.end()) return known->second;
+  {
+    const base::Lock lock(mutex);
+    if (const auto known = streams.find(device.index()); known != streams.end()) return known->second;
+  }
   // Streams of a pool go round, and users take theirs from the other one.
   const auto stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, /*high=*/true);
+  const base::Lock lock(mutex);  // If somebody was faster, theirs it is.
   return streams.emplace(device.index(), stream).first->second;
 }
 

@@ -87,6 +87,13 @@ std::vector<std::string> member(int rank, const char* steps, const TemporaryDire
   return words;
 }
 
+/// An owner and two workers that train until somebody ends them.
+struct Endless {
+  explicit Endless(const TemporaryDirectory& out)
+      : owner(member(0, "100000000", out)), one(member(1, "100000000", out)), other(member(2, "100000000", out)) {}
+  Program owner, one, other;
+};
+
 TEST(Owner, WhatIsLeftOfAGroupEndsWellWithoutAWorkerThatWasKilled) {
   TemporaryDirectory directory;
   Program owner(member(0, "9000", directory)), worker(member(1, "9000", directory)),
@@ -103,8 +110,8 @@ TEST(Owner, WhatIsLeftOfAGroupEndsWellWithoutAWorkerThatWasKilled) {
 
 TEST(Owner, WorkersFailIfTheOwnerIsKilled) {
   TemporaryDirectory directory;
-  Program owner(member(0, "100000000", directory)), one(member(1, "100000000", directory)),
-      other(member(2, "100000000", directory));
+  Endless group(directory);
+  auto& [owner, one, other] = group;
   ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
   ::kill(owner.process(), SIGKILL);
   EXPECT_EQ(one.wait(), 1) << one.said();
@@ -113,8 +120,8 @@ TEST(Owner, WorkersFailIfTheOwnerIsKilled) {
 
 TEST(Owner, CtrlCEndsItInGoodOrder) {
   TemporaryDirectory directory;
-  Program owner(member(0, "100000000", directory)), one(member(1, "100000000", directory)),
-      other(member(2, "100000000", directory));
+  Endless group(directory);
+  auto& [owner, one, other] = group;
   ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
   ::kill(owner.process(), SIGINT);
   EXPECT_EQ(owner.wait(), 130) << owner.said();
@@ -140,8 +147,8 @@ TEST(Owner, AWorkerThatIsStartedAgainTakesUpItsWork) {
 
 TEST(Owner, WhenAllAreLostItWaitsForOneToBeStartedAgain) {
   TemporaryDirectory directory;
-  Program owner(member(0, "100000000", directory)), one(member(1, "100000000", directory)),
-      other(member(2, "100000000", directory));
+  Endless group(directory);
+  auto& [owner, one, other] = group;
   ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
   for (auto* worker : {&one, &other}) ::kill(worker->process(), SIGKILL);
   Program again(member(1, "100000000", directory));

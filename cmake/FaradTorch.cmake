@@ -1,7 +1,9 @@
 # farad_use_torch(target): everything that compiling and linking against the libtorch that find_package(Torch) found
 # takes. Installed with the package, because users of farad need exactly what farad itself needs.
 function(farad_use_torch target)
-  target_link_libraries(${target} INTERFACE ${TORCH_LIBRARIES})
+  # First the C++ library: the wheels for CUDA bring parts of an older one (std::filesystem::remove_all and more) in
+  # libtorch.so, which crash where they are found before the real ones.
+  target_link_libraries(${target} INTERFACE stdc++ ${TORCH_LIBRARIES})
   target_include_directories(${target} SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
   separate_arguments(flags UNIX_COMMAND "${TORCH_CXX_FLAGS}")
   target_compile_options(${target} INTERFACE ${flags})

@@ -119,9 +119,10 @@ Report run(const Training& training, const Options& options) {
       options.patience);
 
   Materials all{training, options, board, evidence_in(board, first), {}, {}};
+  all.conservation = conserve(training, options);
+  // Nobody is forked from here on: beside a GPU libtorch starts threads for its first backward.
   all.replay = replay(training, options, all.evidence);
   all.evidence.replayed = all.replay.values;
-  all.conservation = conserve(training, options);
   report.findings = findings_of(all);
   report.updates = all.evidence.applied.size();
   report.staleness = staleness_of(all.evidence);

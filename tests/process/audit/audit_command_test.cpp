@@ -28,13 +28,13 @@ Answer audit(std::vector<std::string> options) {
 
 TEST(AuditCommand, TheLastLineAnswersTheQuestion) {
   const auto [code, out, err] = audit({});
-  EXPECT_EQ(code, 0) << out << err;
+  ASSERT_EQ(code, 0) << out << err;
   EXPECT_THAT(lines_of(out).back(), StartsWith("STALE-CORRECT: this training propagates its gradients correctly"));
 }
 
 TEST(AuditCommand, AProgramAuditsItself) {
   const auto [code, out, err] = audit({"--policy", "allreduced", "--", AUDITED_PROGRAM});
-  EXPECT_EQ(code, 0) << out << err;
+  ASSERT_EQ(code, 0) << out << err;
   EXPECT_THAT(lines_of(out).back(), StartsWith("EQUIVALENT"));
 }
 

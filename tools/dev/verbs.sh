@@ -17,12 +17,13 @@ verb_build() {
 }
 
 verb_test() {
-  local passed=0
+  local passed=0 labels
   need test
+  IFS=, read -ra labels <<<"$label"
   configure "${preset:-release}" -D FARAD_BUILD_TESTS=ON
-  build ${label:+"tests-$label"}
+  build "${labels[@]/#/tests-}"
   say "test"
-  ctest --test-dir "$build_dir" --no-tests=error -j "$(nproc)" ${label:+-L "^$label\$"} "$@" || passed=$?
+  ctest --test-dir "$build_dir" --no-tests=error -j "$(nproc)" ${label:+-L "^(${label//,/|})\$"} "$@" || passed=$?
   ((passed == 0)) || show_failures "$build_dir/Testing/Temporary/LastTest.log"
   count_cases "$build_dir/Testing/Temporary/LastTest.log"
   return $passed

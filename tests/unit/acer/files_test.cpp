@@ -20,7 +20,7 @@
 #include "acer/metrics.h"
 #include "acer/plot.h"
 #include "acer/shared_parameters.h"
-#include "program.h"
+#include "unit/acer/program.h"
 #include "temporary_directory.h"
 
 namespace farad::acer {

@@ -8,7 +8,7 @@
 #include <map>
 #include <sstream>
 
-#include "program.h"
+#include "unit/acer/program.h"
 #include "temporary_directory.h"
 
 namespace farad::acer {

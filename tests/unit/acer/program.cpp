@@ -1,4 +1,4 @@
-#include "program.h"
+#include "unit/acer/program.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -17,7 +17,7 @@
 #include "acer/faulty_parameters.h"
 #include "acer/network.h"
 #include "acer/replay.h"
-#include "program.h"
+#include "unit/acer/program.h"
 #include "temporary_directory.h"
 
 namespace farad::acer {

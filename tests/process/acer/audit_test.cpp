@@ -7,7 +7,7 @@
 #include "acer/audit.h"
 #include "acer/audit_batch.h"
 #include "acer/environments/registry.h"
-#include "program.h"
+#include "unit/acer/program.h"
 
 namespace farad::acer {
 namespace {

@@ -166,6 +166,7 @@ void FabricImpl::add_transports() {
   if (wanted("tcp")) {
     TcpOptions tcp;
     tcp.self = self;
+    tcp.size = options_.size;
     tcp.birth = self_.birth;
     tcp.secret = options_.secret;
     tcp.limits = options_.limits;
@@ -201,6 +202,10 @@ void FabricImpl::meet() {
   std::vector<Member> members;
   bool rejoined = false;
   rendezvous_->join({self_, options_.size, deadline, options_.secret}, members, rejoined).raise();
+  if (members.size() != static_cast<size_t>(options_.size)) {
+    throw Error("[net] join: a meeting of " + std::to_string(members.size()) + " members for a group of " +
+                std::to_string(options_.size));
+  }
   router_.set_members(std::move(members), [this](const Member& member) { return choose(member); }).raise();
   if (rejoined) introduce_ourselves();
 }

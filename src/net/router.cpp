@@ -48,6 +48,11 @@ std::unique_ptr<Sink> Router::sink_for(size_t transport, Sink& above) {
 void Router::add(std::unique_ptr<Transport> transport) { transports_.push_back(std::move(transport)); }
 
 base::Status Router::set_members(std::vector<Member> members, Choice choice) {
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i].rank.value == i) continue;
+    return {base::Code::Protocol, "[net] a list of members in which rank " + std::to_string(members[i].rank.value) +
+                                      " stands in place " + std::to_string(i)};
+  }
   choice_ = std::move(choice);
   base::Lock lock(mutex_);
   members_ = std::move(members);

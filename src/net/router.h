@@ -25,7 +25,7 @@ class Router {
   /// In the order of their numbers, at most four.
   void add(std::unique_ptr<Transport> transport);
 
-  /// All members, by rank. Invalid if one cannot be reached.
+  /// All members, by rank. Invalid if one cannot be reached; Protocol if they are not each rank once, in order.
   base::Status set_members(std::vector<Member> members, Choice choice) EXCLUDES(mutex_);
   /// A member came back, perhaps somewhere else.
   base::Status update(const Member& member) EXCLUDES(mutex_);

@@ -187,7 +187,10 @@ asio::awaitable<void> Control::Impl::welcome(std::shared_ptr<Greeting> greeting,
 }
 
 asio::awaitable<Hello::Answer> Control::Impl::judge(const Hello& hello, const Greeting& greeting) {
-  if (hello.to != options_.self || hello.from == options_.self) co_return Hello::Answer::Stranger;
+  // A rank beyond the group is of another job, whose worker had our address before. The layers above count by rank.
+  if (hello.to != options_.self || hello.from == options_.self || hello.from.value >= options_.size) {
+    co_return Hello::Answer::Stranger;
+  }
   while (!greeting.over()) {
     if (is_stale(hello)) co_return Hello::Answer::Stale;
     const auto found = dials_.find(hello.from);

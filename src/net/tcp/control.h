@@ -29,6 +29,7 @@ class ControlEvents {
 
 struct ControlOptions {
   base::Rank self;
+  int size = 0;  ///< of the group
   uint64_t birth = 0;
   Secret secret;
   std::string bind_host;        ///< empty: loopback without a secret, everywhere with one

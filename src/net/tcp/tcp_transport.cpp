@@ -56,8 +56,8 @@ TcpTransport::TcpTransport(TcpOptions options, Poller& poller, Bell& bell, Sink&
       news_(bell),
       scratch_(tcp::Link::scratch_bytes),
       last_tick_(runtime.now()),
-      control_({options_.self, options_.birth, options_.secret, options_.bind_host, options_.meeting_host,
-                options_.greet_within, tick_, options_.log},
+      control_({options_.self, options_.size, options_.birth, options_.secret, options_.bind_host,
+                options_.meeting_host, options_.greet_within, tick_, options_.log},
                *this, runtime) {
   control_.start();
 }

@@ -25,7 +25,8 @@ namespace farad::net {
 
 struct TcpOptions {
   base::Rank self;
-  uint64_t birth = 0;  ///< of this process, see Member; 0 draws one
+  int size = UINT16_MAX;  ///< of the group: whoever says that it has a rank beyond is a stranger
+  uint64_t birth = 0;     ///< of this process, see Member; 0 draws one
   Secret secret;
   wire::Limits limits;
   /// The same for the whole group, because it also says how often to give a sign of life. 0: nobody is lost by silence.

@@ -132,6 +132,15 @@ TEST(TcpHostile, WhoeverClaimsToBeUsIsAStranger) {
   EXPECT_EQ(intruder.join(base::Rank(0), base::Rank(0), 1, 1), Hello::Answer::Stranger);
 }
 
+TEST(TcpHostile, RankBeyondTheGroupIsAStranger) {
+  TcpOptions options;
+  options.size = 2;
+  Victim victim(options);
+  Intruder intruder(victim.address());
+  EXPECT_EQ(intruder.join(base::Rank(2), base::Rank(0), 1, 1), Hello::Answer::Stranger);
+  EXPECT_TRUE(victim.serves());
+}
+
 TEST(TcpLiveness, SilentPeerIsLostAfterAWhile) {
   TcpOptions options;
   options.lost_after = 300ms;

@@ -77,8 +77,10 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
     auto message = encode_call(id, header, std::move(call.arguments));
     message.forgotten = call.one_way;
     wire::to_host(message, wire::Complete::InCurrentStreams).raise();
-    const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
-                                                              : fabric_->send(to, std::move(message), deadline);
+    // By `since`: whoever waits for the reply itself has told us no deadline, and keeps its time all the same.
+    const auto incarnation = fabric_->driver().driving_here()
+                                 ? post(to, std::move(message))
+                                 : send_in_time(to, rpc::name_of(call), std::move(message), since, timeout);
     if (made) made->went({to, incarnation});
     ending_->sent({to, incarnation});
     if (!header.loans.empty() || header.makes) {
@@ -100,6 +102,16 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
     throw;
   }
   return id;
+}
+
+base::Incarnation Agent::send_in_time(Rank to, std::string_view function, wire::Message message, base::TimePoint since,
+                                      std::chrono::milliseconds timeout) {
+  try {
+    return fabric_->send(to, std::move(message), base::deadline_after(since, timeout));
+  } catch (const Timeout& full) {
+    throw Timeout("[rpc] call of \"" + std::string(function) + "\" to " + name_of(to) + ": not sent in " +
+                  seconds(timeout) + ": " + full.what_without_backtrace());
+  }
 }
 
 base::Incarnation Agent::post(Rank to, wire::Message message) {

@@ -86,6 +86,7 @@ void Incall::keep(std::shared_ptr<void> value) { agent_.host_.references().keep(
 
 /// Goes on when `core` is ready: nobody waits meanwhile.
 void Incall::later(std::shared_ptr<detail::FutureCore> core, std::function<void()> finish) {
+  if (!core) throw Error("[rpc] \"" + function() + "\" returned a Future that was default-constructed");
   later_ = true;
   core->when_ready([self = shared_from_this(), core, finish = std::move(finish)] {
     try {

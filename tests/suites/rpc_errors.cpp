@@ -49,6 +49,16 @@ RPC_TEST(ExceptionArrivesWithItsTypeAndText) {
   EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2) << "the callee goes on";
 }
 
+Future<int64_t> returns_no_future() { return {}; }
+
+RPC_TEST(FunctionThatReturnsAFutureOfNothingFailsItsCallAndNothingElse) {
+  Group group = start(2);
+
+  EXPECT_THAT(remote_error_of([&] { group[0].rpc_sync<returns_no_future>("worker1"); }).text(),
+              AllOf(HasSubstr("returns_no_future"), HasSubstr("default-constructed")));
+  EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2) << "the callee goes on";
+}
+
 RPC_TEST(ErrorsOfLibtorchAndForeignThingsArriveToo) {
   Group group = start(2);
 

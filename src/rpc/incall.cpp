@@ -128,6 +128,7 @@ void Incall::arrived() {
 void Incall::run() {
   const auto self = shared_from_this();
   try {
+    take_references();
     arrival_.raise();
     const detail::Function* function = find_function();
     if (!header_.object) return execute(function);
@@ -144,10 +145,14 @@ void Incall::run() {
   }
 }
 
-const detail::Function* Incall::find_function() {
-  // First of all, and whatever becomes of the call: the lender waits for us to have them.
+/// First of all, and whatever becomes of the call: the lender waits for us to have them, and why there is no value is
+/// told to those who want it.
+void Incall::take_references() {
   if (!header_.loans.empty()) references_ = agent_.host_.references().receive(from_, header_.loans, function());
   if (header_.makes) agent_.host_.references().expect(from_, *header_.makes, function());
+}
+
+const detail::Function* Incall::find_function() {
   arguments_.emplace(std::span(message_.body).subspan(arguments_at_), message_.tensors, agent_.options_.limits);
   arguments_->use(references_);
   const auto& name = header_.name;

@@ -50,6 +50,7 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
   static Incall* current();
 
  private:
+  void take_references();
   /// The called function; null for an operator of that name.
   const detail::Function* find_function();
   void run_function(const detail::Function* function);

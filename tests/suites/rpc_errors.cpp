@@ -1,11 +1,13 @@
 // What goes wrong where a call runs, and what its caller learns of it.
 
 #include <ATen/Functions.h>
+#include <farad/rref.h>
 #include <farad/worker.h>
 
 #include <cstdlib>
 #include <stdexcept>
 
+#include "rpc/protocol.h"
 #include "suites/rpc_suite.h"
 #include "worker_core.h"
 
@@ -57,6 +59,28 @@ RPC_TEST(FunctionThatReturnsAFutureOfNothingFailsItsCallAndNothingElse) {
   EXPECT_THAT(remote_error_of([&] { group[0].rpc_sync<returns_no_future>("worker1"); }).text(),
               AllOf(HasSubstr("returns_no_future"), HasSubstr("default-constructed")));
   EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2) << "the callee goes on";
+}
+
+int64_t elements_of(at::Tensor tensor) { return tensor.numel(); }
+
+// The way it is for a tensor of a device that the callee does not have.
+TEST(RemoteCallThatCannotBeRun, SaysWhyToThoseWhoUseItsValue) {
+  Group group("local", 2);
+  auto& core = detail::WorkerCore::of(group[0]);
+  const auto handle = core.table().begin(base::Rank(1), "elements_of");
+  detail::Packet arguments;
+  detail::Writer out(arguments.body, arguments.tensors);
+  detail::write_each(out, std::tuple(at::zeros({2})));
+  rpc::CallHeader header;
+  header.function = detail::RemoteKept<elements_of>::function.id;
+  header.makes = handle->id;
+  auto message = rpc::encode_call(1, header, std::move(arguments));
+  message.devices = {c10::Device(c10::kCUDA, 100)};
+  ASSERT_TRUE(core.agent().fabric().post(base::Rank(1), std::move(message)).status.ok());
+  core.table().confirm(handle);
+
+  EXPECT_THAT(remote_error_of([&] { RRef<int64_t>(handle).to_here(); }).text(), HasSubstr("cuda:100"));
+  for (int rank : {0, 1}) group.drop(rank);  // The message was nobody's call, so that close() would wait for another.
 }
 
 RPC_TEST(ErrorsOfLibtorchAndForeignThingsArriveToo) {

@@ -1,6 +1,10 @@
 #include "base/executor.h"
 
+#include <farad/error.h>
+
 #include <algorithm>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace farad::base {
@@ -28,6 +32,12 @@ bool Executor::post(std::function<void()> task) {
   tasks_.push_back(std::move(task));
   if (idle_.empty()) {
     ended = add_thread_if_needed();
+    if (running_ == waiting_) {  // There is no thread for it, and those that there are may wait for just this task.
+      task = std::move(tasks_.back());
+      tasks_.pop_back();
+      lock.unlock();  // What it holds goes after the lock.
+      return false;
+    }
     lock.unlock();
   } else {
     Worker* sleeper = idle_.back();
@@ -43,7 +53,7 @@ std::vector<std::unique_ptr<Executor::Worker>> Executor::add_thread_if_needed() 
   auto ended = take_ended();
   auto worker = std::make_unique<Worker>();
   worker->parker = runtime_.make_parker();
-  worker->thread = runtime_.start(name_, [this, self = worker.get()] {
+  const auto live = [this, self = worker.get()] {
     try {
       work(*self);
     } catch (...) {  // A simulated crash unwinds it, out of its task or its sleep.
@@ -52,7 +62,12 @@ std::vector<std::unique_ptr<Executor::Worker>> Executor::add_thread_if_needed() 
       end(*self);
       throw;
     }
-  });
+  };
+  try {
+    worker->thread = runtime_.start(name_, live);
+  } catch (const std::system_error&) {  // The system has no thread to spare: see who asks.
+    return ended;
+  }
   workers_.push_back(std::move(worker));
   ++running_;
   return ended;
@@ -120,7 +135,12 @@ Executor::Waiting::Waiting() : executor_(executor_of_this_thread) {
   Lock lock(executor_->mutex_);
   ++executor_->waiting_;
   ended = executor_->add_thread_if_needed();
+  const size_t stranded = executor_->running_ == executor_->waiting_ ? executor_->tasks_.size() : 0;
+  if (stranded > 0) --executor_->waiting_;
   lock.unlock();
+  if (stranded == 0) return;
+  throw Error("[base] \"" + executor_->name_ + "\" cannot wait: " + std::to_string(stranded) +
+              " tasks need a thread, and the system has none to spare (ulimit -u; pids of a container)");
 }
 
 Executor::Waiting::~Waiting() {

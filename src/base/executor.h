@@ -20,12 +20,15 @@ class Executor {
   /// Like close().
   ~Executor();
 
-  /// Any thread. Tasks must not throw. False once closed; the task is dropped then.
+  /// Any thread. Tasks must not throw. False once closed, or if all threads wait and the system has none to spare; the
+  /// task is dropped then.
   bool post(std::function<void()> task);
 
   /// For the time of its life, the calling thread waits. Costs nothing on threads that are not of an executor.
   class Waiting {
    public:
+    /// Throws Error if that would leave queued tasks without a thread, and none can be made: what it is to wait for may
+    /// be among them.
     Waiting();
     ~Waiting();
     Waiting(const Waiting&) = delete;

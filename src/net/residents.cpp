@@ -2,6 +2,7 @@
 
 #include <c10/util/ScopeExit.h>
 
+#include <system_error>
 #include <utility>
 
 #include "net/driver.h"
@@ -43,10 +44,11 @@ void Residents::start() {
 }
 
 Residents::Resident* Residents::make_resident() {
-  auto& made = all_.emplace_back(std::make_unique<Resident>());
+  auto made = std::make_unique<Resident>();
+  all_.reserve(all_.size() + 1);  // Once it runs nothing may fail.
   made->parker = runtime_.make_parker();
   made->thread = runtime_.start("farad-resident", [this, self = made.get()] { reside(*self); });
-  return made.get();
+  return all_.emplace_back(std::move(made)).get();
 }
 
 void Residents::reside(Resident& self) {
@@ -91,9 +93,15 @@ void Residents::reside(Resident& self) {
 bool Residents::run_in_place(Task& task) {
   if (resident_polls != this) return false;
   base::Lock lock(mutex_);
+  if (!watchdog_ && !stopping_.load()) {
+    try {
+      watchdog_ = runtime_.start("farad-watchdog", [this] { watch(); });
+    } catch (const std::system_error&) {  // Without one, nothing would help who stands behind what is long after all.
+      return false;
+    }
+  }
   tasks_.push_back(std::move(task));
   has_tasks = true;
-  if (!watchdog_ && !stopping_.load()) watchdog_ = runtime_.start("farad-watchdog", [this] { watch(); });
   return true;
 }
 
@@ -145,7 +153,11 @@ void Residents::relieve(Resident& held_up, uint64_t batch) {
     if (stopping_.load() || held_up.batches.load() != batch) return;
     Resident* next = nullptr;
     if (spare_.empty()) {
-      next = make_resident();
+      try {
+        next = make_resident();
+      } catch (const std::system_error&) {  // The system has no thread to spare. Perhaps at the next tick.
+        return;
+      }
     } else {
       next = spare_.back();
       spare_.pop_back();

@@ -36,7 +36,8 @@ class Residents {
   void start();
 
   /// Inside the driver's poll, whoever runs it. True if that is the resident: it runs `task` as soon as it has taken in
-  /// what is there. False if it is a thread that waits; the task is untouched then. Tasks must not throw.
+  /// what is there. False if it is a thread that waits, or the watchdog cannot be started; the task is untouched then.
+  /// Tasks must not throw.
   bool run_in_place(Task& task) EXCLUDES(mutex_);
 
   /// They take no more messages in; tasks already taken are still run. Any thread.

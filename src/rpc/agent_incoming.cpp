@@ -47,7 +47,10 @@ void Agent::take_call(net::Peer from, wire::Message&& message) {
     call->key = id == 0 ? one_way_ : id;
     if (id != 0 && std::erase(early_cancels_, std::pair(from, id)) > 0) call->cancel();
   }
-  in_place_.run(cost_of(call->header()), [call] { call->run(); });
+  if (in_place_.run(cost_of(call->header()), [call] { call->run(); }) || ending_->ended()) return;
+  call->refuse({Code::Invalid, "[rpc] call of \"" + call->function() +
+                                   "\": all threads wait, and the system has none to spare (ulimit -u; pids of a "
+                                   "container)"});
 }
 
 net::Cost& Agent::cost_of(const CallHeader& call) {

@@ -145,6 +145,11 @@ void Incall::run() {
   }
 }
 
+void Incall::refuse(const base::Status& why) {
+  arrival_ = why;
+  run();
+}
+
 /// First of all, and whatever becomes of the call: the lender waits for us to have them, and why there is no value is
 /// told to those who want it.
 void Incall::take_references() {

@@ -26,6 +26,8 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
   /// On a thread that may wait. Afterwards, or once its object is there and its future is ready, the agent is told that
   /// it has finished.
   void run();
+  /// Instead, on the driving thread: its caller is told why.
+  void refuse(const base::Status& why);
   /// The caller has given up: the function can see that, and no reply is sent.
   void cancel() { cancelled_.store(true); }
   bool cancelled() const { return cancelled_.load(); }

@@ -1,9 +1,11 @@
 #include "base/executor.h"
 
+#include <farad/error.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <latch>
+#include <system_error>
 #include <thread>
 
 namespace farad::base {
@@ -78,6 +80,56 @@ TEST(Executor, ShrinksAgainWhenNobodyWaits) {
   EXPECT_EQ(executor.threads(), 1);
   executor.close();
   EXPECT_EQ(executor.threads(), 0);
+}
+
+/// A system that has so many threads to spare.
+class FewThreads final : public Runtime {
+ public:
+  explicit FewThreads(int count) : left_(count) {}
+  TimePoint now() const override { return real().now(); }
+  std::unique_ptr<Parker> make_parker() override { return real().make_parker(); }
+  std::unique_ptr<Thread> start(std::string name, std::function<void()> run) override {
+    if (left_-- <= 0) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    return real().start(std::move(name), std::move(run));
+  }
+
+ private:
+  std::atomic<int> left_;
+};
+
+TEST(Executor, RefusesATaskThatNoThreadWouldTake) {
+  FewThreads runtime(1);
+  Executor executor(runtime, "test", 4);
+  std::latch waits(1), go_on(1), done(1);
+  EXPECT_TRUE(executor.post([&] {
+    {
+      const Executor::Waiting waiting;
+      waits.count_down();
+      go_on.wait();
+    }
+    done.count_down();
+  }));
+  waits.wait();
+  EXPECT_FALSE(executor.post([] {})) << "who waits may wait for just this one";
+
+  go_on.count_down();
+  done.wait();
+  std::latch ran(1);
+  EXPECT_TRUE(executor.post([&] { ran.count_down(); })) << "the one thread that there is takes it";
+  ran.wait();
+}
+
+TEST(Executor, RefusesAWaitThatWouldStrandTasks) {
+  FewThreads runtime(1);
+  Executor executor(runtime, "test", 4);
+  std::latch queued(1), ran(1);
+  EXPECT_TRUE(executor.post([&] {
+    queued.wait();
+    for (int i = 0; i < 2; ++i) EXPECT_THROW(Executor::Waiting(), Error) << i;
+  }));
+  EXPECT_TRUE(executor.post([&] { ran.count_down(); }));
+  queued.count_down();
+  ran.wait();
 }
 
 TEST(ExecutorConcurrency, ManyPostersAndClose) {

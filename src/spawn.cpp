@@ -1,5 +1,6 @@
+#include <c10/util/ScopeExit.h>
 #include <farad/spawn.h>
-
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +17,7 @@
 #include <iostream>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -71,7 +74,7 @@ void tell(int pipe, const rpc::Failure& failure) {
 struct Child {
   std::string name;
   pid_t pid;
-  int pipe;
+  base::Fd said;        ///< what it tells
   base::Fd ended = {};  ///< readable once it has
 };
 
@@ -87,6 +90,7 @@ struct Failed {
   bool by_another = false;  ///< only because another was lost
 };
 
+/// Of one that has ended. Does not wait: a program that it started may have the other end.
 std::vector<std::string> told_by(int pipe) {
   std::string bytes;
   char some[4096];
@@ -98,14 +102,15 @@ std::vector<std::string> told_by(int pipe) {
   return parts;
 }
 
+Failed lost(const Child& child, const std::string& how) {
+  return {std::make_exception_ptr(PeerLost("[spawn] " + child.name + how))};
+}
+
 std::optional<Failed> failure_of(const Child& child, int status) {
-  const auto lost = [&](const std::string& how) {
-    return Failed{std::make_exception_ptr(PeerLost("[spawn] " + child.name + how))};
-  };
-  if (WIFSIGNALED(status)) return lost(std::string(" was ended by ") + ::strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status)) return lost(child, std::string(" was ended by ") + ::strsignal(WTERMSIG(status)));
   if (WEXITSTATUS(status) == 0) return {};
-  const auto told = told_by(child.pipe);
-  if (told.size() < 2) return lost(" ended with exit code " + std::to_string(WEXITSTATUS(status)));
+  const auto told = told_by(child.said.get());
+  if (told.size() < 2) return lost(child, " ended with exit code " + std::to_string(WEXITSTATUS(status)));
   std::vector<std::string> hops{"spawn", child.name};
   hops.insert(hops.end(), told.begin() + 2, told.end());
   return Failed{std::make_exception_ptr(RemoteError(std::move(hops), told[0], told[1])), told[0] == "farad::PeerLost"};
@@ -115,34 +120,43 @@ std::optional<Failed> failure_of(const Child& child, int status) {
 void bury(std::vector<Child>& children, std::vector<Failed>& failures, int option) {
   std::erase_if(children, [&](const Child& child) {
     int status = 0;
+    pid_t buried = -1;
     // Only our own children: the caller may have others.
-    if (::waitpid(child.pid, &status, option) <= 0) return false;
-    if (auto failure = failure_of(child, status)) failures.push_back(std::move(*failure));
-    ::close(child.pipe);
+    while ((buried = ::waitpid(child.pid, &status, option)) < 0 && errno == EINTR) {
+    }
+    if (buried == 0) return false;
+    if (buried > 0) {
+      if (auto failure = failure_of(child, status)) failures.push_back(std::move(*failure));
+    } else {
+      failures.push_back(lost(child,
+                              " has ended, and how is not known: this program ignores SIGCHLD, or waits for all "
+                              "its children"));
+    }
     return true;
   });
 }
 
-Child bear(const std::function<void(Worker&)>& fn, const WorkerOptions& options) {
+void bear(std::vector<Child>& children, const std::function<void(Worker&)>& fn, const WorkerOptions& options) {
   int ends[2];
-  TORCH_CHECK(::pipe(ends) == 0, "[spawn] pipe: ", std::strerror(errno));
+  TORCH_CHECK(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, "[spawn] pipe: ", std::strerror(errno));
+  base::Fd said(ends[0]);
+  const base::Fd tells(ends[1]);
   const pid_t pid = ::fork();
-  TORCH_CHECK(pid >= 0, "[spawn] fork: ", std::strerror(errno));
+  TORCH_CHECK(pid >= 0, "[spawn] fork: ", std::strerror(errno), " (see ulimit -u)");
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // Nobody is left behind if we are killed.
     run_member(fn, options, [&](std::exception_ptr error) {
-      tell(ends[1], rpc::describe(error));
+      tell(tells.get(), rpc::describe(error));
       flush_output();
       ::_exit(1);
     });
     flush_output();
     ::_exit(0);
   }
-  ::close(ends[1]);
-  base::Fd ended(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  TORCH_CHECK(ended.get() >= 0, "[spawn] pidfd_open: ", std::strerror(errno));
-  return {options.name.empty() ? "worker" + std::to_string(options.rank) : options.name, pid, ends[0],
-          std::move(ended)};
+  auto& child = children.emplace_back(options.name.empty() ? "worker" + std::to_string(options.rank) : options.name,
+                                      pid, std::move(said));
+  child.ended = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  TORCH_CHECK(child.ended, "[spawn] pidfd_open: ", std::strerror(errno));
 }
 
 /// Where the children of one spawn meet. The last of them removes it, unless they were killed.
@@ -171,9 +185,14 @@ void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options)
   }
   flush_output();
   std::vector<Child> children;
-  for (options.rank = 0; options.rank < n; ++options.rank) children.push_back(bear(fn, options));
-
   std::vector<Failed> failures;
+  // Also if one of them cannot be born.
+  const auto end_the_others = c10::make_scope_exit([&] {
+    for (const auto& child : children) ::kill(child.pid, SIGKILL);
+    bury(children, failures, 0);
+  });
+  for (options.rank = 0; options.rank < n; ++options.rank) bear(children, fn, options);
+
   // Whoever failed because it lost another may be seen first: a process that ends lets go of what its peers watch some
   // time before it has ended. So look a little longer for the cause, and not for ever, for it may only be stuck.
   const auto cause = [&] {
@@ -190,10 +209,7 @@ void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options)
     bury(children, failures, WNOHANG);
   }
   if (failures.empty()) return;
-  const auto error = (cause() == failures.end() ? failures.begin() : cause())->error;
-  for (const auto& child : children) ::kill(child.pid, SIGKILL);
-  bury(children, failures, 0);
-  std::rethrow_exception(error);
+  std::rethrow_exception((cause() == failures.end() ? failures.begin() : cause())->error);
 }
 
 void spawn_threads(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
@@ -203,15 +219,20 @@ void spawn_threads(int n, const std::function<void(Worker&)>& fn, WorkerOptions 
   base::Mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) {
-    threads.emplace_back([&, rank] {
-      auto mine = options;
-      mine.rank = rank;
-      run_member(fn, std::move(mine), [&](std::exception_ptr error) {
-        base::Lock lock(mutex);
-        if (!first) first = error;
+  const auto note = [&](std::exception_ptr error) {
+    base::Lock lock(mutex);
+    if (!first) first = error;
+  };
+  try {
+    for (int rank = 0; rank < n; ++rank) {
+      threads.emplace_back([&, rank] {
+        auto mine = options;
+        mine.rank = rank;
+        run_member(fn, std::move(mine), note);
       });
-    });
+    }
+  } catch (const std::system_error&) {  // There are no more: those that there are wait for the others, and time out.
+    note(std::current_exception());
   }
   for (auto& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <unistd.h>
@@ -139,6 +141,42 @@ TEST(Spawn, FailureEndsThoseWhoWait) {
                        pause();
                      }),
                RemoteError);
+}
+
+TEST(Spawn, FailureIsHeardOfThoughAProcessOfTheMembersLivesOn) {
+  Shared left_behind;
+  EXPECT_THROW(spawn(1,
+                     [&](Worker&) {
+                       const pid_t pid = fork();
+                       if (pid == 0) {
+                         alarm(600);  // Longer than this test may take: nobody is to wait for it.
+                         while (true) pause();
+                       }
+                       *left_behind = pid;
+                       throw std::runtime_error("over");
+                     }),
+               RemoteError);
+  EXPECT_EQ(kill(*left_behind, SIGKILL), 0);
+}
+
+TEST(Spawn, MemberWhoseEndSomebodyElseTakesCountsAsLost) {
+  const auto before = signal(SIGCHLD, SIG_IGN);  // Then it is the kernel that takes it.
+  EXPECT_THAT(message_of<PeerLost>([] { spawn(1, [](Worker&) {}); }),
+              AllOf(HasSubstr("worker0"), HasSubstr("SIGCHLD")));
+  signal(SIGCHLD, before);
+}
+
+TEST(Spawn, WhereOneCannotBeBornTheOthersAreEnded) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(STDIN_FILENO);
+  close(next);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next) + 3;  // A pipe for one, and word of its end.
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_THROW(spawn(8, [](Worker&) { pause(); }), c10::Error);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a member is left";
 }
 
 TEST(Spawn, WritesOfMembersAreNotLostAndThoseOfTheParentNotDoubled) {

@@ -246,6 +246,7 @@ class Model {
   /// under Hogwild; nobody else may have joined under Averaged.
   void load(const std::string& directory);
 
+  /// Of all processes, from the next update on. Throws, and changes nothing, if it is negative or no number.
   void set_lr(double lr);
   double lr() const;
   Stats stats() const;

@@ -80,6 +80,12 @@ base::Status receive(int socket, base::Fd& memory, uint64_t& size) {
   return {};
 }
 
+base::Fd make_eventfd() {
+  base::Fd made(::eventfd(0, EFD_CLOEXEC));
+  if (!made) shm::system_error("eventfd").raise();
+  return made;
+}
+
 bool is_same_memory(int one, int other) {
   struct stat a{}, b{};
   return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
@@ -127,7 +133,7 @@ Broker::Broker(std::string name, std::shared_ptr<Segment> segment, base::Fd list
       segment_(std::move(segment)),
       listening_(std::move(listening)),
       waiting_(std::move(waiting)),
-      stop_(::eventfd(0, EFD_CLOEXEC)),
+      stop_(make_eventfd()),
       thread_([this] { work(); }) {
   ::pthread_setname_np(thread_.native_handle(), base::broker_thread);
 }
@@ -171,15 +177,21 @@ void Broker::work() {
       continue;
     }
     waiting_.reset();
-    pollfd stopped{.fd = stop_.get(), .events = POLLIN, .revents = 0};
-    if (::poll(&stopped, 1, static_cast<int>(std::chrono::milliseconds(pause_between_tries).count())) > 0) return;
+    if (!pause()) return;
   }
+}
+
+/// Between two tries. False once it is to stop.
+bool Broker::pause() const {
+  pollfd stopped{.fd = stop_.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&stopped, 1, static_cast<int>(std::chrono::milliseconds(pause_between_tries).count())) <= 0;
 }
 
 /// Until it is to stop. Those who were served are kept: that their connection ends tells them that we did.
 void Broker::serve() {
   while (wait_for_news(listening_.get())) {
     base::Fd socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket) (void)pause();  // Out of descriptors, most likely: who asks stays there, and we would only spin.
     if (!socket || !is_same_user(socket.get())) continue;
     hand_out(socket.get());
     std::erase_if(served_, [](const base::Fd& one) {

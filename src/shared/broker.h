@@ -38,6 +38,7 @@ class Broker {
   void serve();
   void hand_out(int socket) const;
   bool wait_for_news(int descriptor) const;
+  bool pause() const;
 
   const pid_t process_;
   const std::string name_;

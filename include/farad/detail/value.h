@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,10 +17,10 @@
 /// written and read with.
 namespace farad::detail {
 
-/// See farad::wire::Limits, where they are explained.
+/// What is taken in from somebody else, and so what is sent: FARAD_LIMIT_DEPTH and FARAD_LIMIT_ELEMENTS.
 struct ValueLimits {
-  uint32_t depth = 64;
-  uint32_t elements = 1u << 24;
+  uint32_t depth = 64;           ///< nesting of values
+  uint32_t elements = 1u << 24;  ///< of one container
 };
 
 /// One worker's share of a value that lives on one worker; see rref.h.

@@ -9,6 +9,7 @@
 #include <torch/optim/sgd.h>
 
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -108,6 +109,13 @@ TEST(SharedObserver, OfOneThatWritesWithoutALockMayLookAndIsToldThatItIsTorn) {
   EXPECT_TRUE(seen.torn);
   EXPECT_TRUE(at::equal(seen.tensors[0].second, bound->weight)) << "what is there is copied all the same";
   EXPECT_EQ(model.stats().snapshots_torn, 1u);
+}
+
+TEST_P(SharedState, LearningRateThatIsNoneIsRefused) {
+  Linear module = linear();
+  auto model = Model::create(fresh_name(), module, torch::optim::SGDOptions(0.5), {GetParam()});
+  for (const double lr : {-1.0, std::numeric_limits<double>::quiet_NaN()}) EXPECT_THROW(model.set_lr(lr), c10::Error);
+  EXPECT_EQ(model.lr(), 0.5);
 }
 
 TEST_P(SharedState, TrainingGoesOnFromACheckpointToTheBit) {

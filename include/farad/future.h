@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -48,12 +49,16 @@ class FutureCore {
   bool wait_for(std::chrono::steady_clock::duration span);
   /// Runs `next` once ready, also if that is now: at the host, or without one on the thread that completes.
   void when_ready(std::function<void()> next);
-  /// Like when_ready, but on the thread that completes; for what is short and takes no lock.
-  void notify(std::function<void()> wake);
+  /// Like when_ready, but on the thread that completes; for what is short and takes no lock. Gives what forget() takes.
+  uint64_t notify(std::function<void()> wake);
+  /// Who was to be told does not wait any more. Nothing happens if that was called, or is about to be.
+  void forget(uint64_t wake);
 
   /// Called on each thread that gets the value, before it does: by wait(), or in front of what runs when it is ready.
   /// To be set by whoever completes it, before that.
   void set_reader(std::function<void()> reader);
+  /// Once ready: what was set, for who hands the value on by another future. May be empty.
+  const std::function<void()>& reader() const { return reader_; }
 
   /// Runs `fill` and becomes ready, unless it was already: the first to complete wins. True if it was this call.
   bool complete(const std::function<void()>& fill);
@@ -76,7 +81,8 @@ class FutureCore {
   std::atomic<bool> ready_{false};
   bool completing_ = false;
   std::exception_ptr error_;
-  std::vector<std::function<void()>> wakes_;
+  uint64_t told_ = 0;  // how often notify() was called
+  std::vector<std::pair<uint64_t, std::function<void()>>> wakes_;
   std::vector<std::function<void()>> nexts_;
   std::function<void()> cancel_;
   std::function<void()> reader_;  // Constant once ready.
@@ -228,6 +234,7 @@ class Promise {
     other.state().when_ready([self = *this, other] {
       if (other.state_->error()) return self.set_exception(other.state_->error());
       auto& state = *self.hold_->state;
+      if (other.state_->reader()) state.set_reader(other.state_->reader());
       state.complete([&] { state.value = other.state_->value; });
     });
   }
@@ -259,8 +266,17 @@ Future<std::vector<detail::Stored<T>>> when_all(std::vector<Future<T>> futures) 
       if (future.state_->error()) return promise.set_exception(future.state_->error());
       if (left->fetch_sub(1) > 1) return;
       Values values;
+      std::vector<std::function<void()>> readers;
       values.reserve(futures.size());
-      for (const auto& f : futures) values.push_back(*f.state_->value);
+      for (const auto& f : futures) {
+        values.push_back(*f.state_->value);
+        if (f.state_->reader()) readers.push_back(f.state_->reader());
+      }
+      if (!readers.empty()) {
+        promise.future().core()->set_reader([readers = std::move(readers)] {
+          for (const auto& reader : readers) reader();
+        });
+      }
       promise.set_value(std::move(values));
     });
   }

@@ -1,5 +1,7 @@
 #include <farad/future.h>
 
+#include <algorithm>
+
 #include "base/executor.h"
 #include "base/runtime.h"
 
@@ -13,11 +15,13 @@ bool FutureCore::wait(std::chrono::steady_clock::time_point deadline) {
   }
   // The parker is shared with the wake, because this wait may have timed out and returned when the wake comes.
   std::shared_ptr<base::Parker> parker = base::Runtime::real().make_parker();
-  notify([parker] { parker->unpark(); });
+  const auto wake = notify([parker] { parker->unpark(); });
   base::Executor::Waiting waiting;
   while (!ready() && parker->park(deadline)) {
   }
-  return ready() && read();
+  if (ready()) return read();
+  forget(wake);
+  return false;
 }
 
 bool FutureCore::read() {
@@ -48,12 +52,22 @@ void FutureCore::when_ready(std::function<void()> next) {
   run(std::move(next));
 }
 
-void FutureCore::notify(std::function<void()> wake) {
+uint64_t FutureCore::notify(std::function<void()> wake) {
   {
     std::lock_guard lock(mutex_);
-    if (!ready()) return wakes_.push_back(std::move(wake));
+    if (!ready()) return wakes_.emplace_back(++told_, std::move(wake)).first;
   }
   wake();
+  return 0;
+}
+
+void FutureCore::forget(uint64_t wake) {
+  std::function<void()> let_go;  // Not under the lock.
+  std::lock_guard lock(mutex_);
+  const auto found = std::find_if(wakes_.begin(), wakes_.end(), [&](const auto& each) { return each.first == wake; });
+  if (found == wakes_.end()) return;
+  let_go = std::move(found->second);
+  wakes_.erase(found);
 }
 
 bool FutureCore::complete(const std::function<void()>& fill) {
@@ -68,7 +82,8 @@ bool FutureCore::complete(const std::function<void()>& fill) {
   } catch (...) {
     error_ = std::current_exception();
   }
-  std::vector<std::function<void()>> wakes, nexts;
+  decltype(wakes_) wakes;
+  decltype(nexts_) nexts;
   std::function<void()> cancel;
   {
     std::lock_guard lock(mutex_);
@@ -77,7 +92,7 @@ bool FutureCore::complete(const std::function<void()>& fill) {
     nexts.swap(nexts_);
     cancel.swap(cancel_);  // Only to be destroyed, and not under the lock.
   }
-  for (auto& wake : wakes) wake();
+  for (auto& [id, wake] : wakes) wake();
   for (auto& next : nexts) run(std::move(next));
   return true;
 }

@@ -248,8 +248,8 @@ std::exception_ptr Agent::error_of(const Outcome& outcome, Rank to, const Callee
 
 void Agent::wait(detail::FutureCore& future, base::TimePoint deadline) {
   auto waiter = fabric_->driver().make_waiter();
-  future.notify([waiter] { waiter->complete(); });
-  fabric_->driver().wait(*waiter, deadline);
+  const auto wake = future.notify([waiter] { waiter->complete(); });
+  if (!fabric_->driver().wait(*waiter, deadline)) future.forget(wake);  // It may be asked again and again.
 }
 
 // --- The end ---

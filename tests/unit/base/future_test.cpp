@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/executor.h"
 #include "base/runtime.h"
@@ -45,6 +47,40 @@ TEST(Future, WaitForReturnsFalseUntilThereIsAValue) {
   EXPECT_FALSE(promise.future().wait_for(1ms));
   promise.set_value(1);
   EXPECT_TRUE(promise.future().wait_for(0ms));
+}
+
+TEST(Future, WhoDoesNotWaitAnyMoreIsForgotten) {
+  Promise<int> promise;
+  auto token = std::make_shared<int>();
+  const std::weak_ptr<int> kept = token;
+  bool told = false, other_told = false;
+  const auto core = promise.future().core();
+  const auto wake = core->notify([&told, token = std::move(token)] { told = true; });
+  core->notify([&] { other_told = true; });
+  core->forget(wake);
+  EXPECT_TRUE(kept.expired());
+  promise.set_value(1);
+  EXPECT_FALSE(told);
+  EXPECT_TRUE(other_told);
+  core->forget(wake);
+}
+
+// What a value needs before a thread may use it is needed by whoever gets it by another future, too.
+TEST(Future, ReaderGoesAlongWithTheValue) {
+  Promise<int> first, second;
+  int readings = 0;
+  for (const auto& promise : {first, second}) promise.future().core()->set_reader([&] { ++readings; });
+  const auto both = when_all(std::vector{first.future(), second.future()});
+  Promise<int> follower;
+  follower.follow(second.future());
+  first.set_value(1);
+  second.set_value(2);
+
+  readings = 0;
+  EXPECT_EQ(follower.future().wait(), 2);
+  EXPECT_EQ(readings, 1);
+  EXPECT_EQ(both.wait().size(), 2u);
+  EXPECT_EQ(readings, 3);
 }
 
 TEST(Future, WakesAThreadThatWaits) {

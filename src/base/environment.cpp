@@ -37,7 +37,7 @@ std::optional<int64_t> parse(const Variable& row, std::string_view text) {
   const int power = row.kind == Kind::Bytes ? thousands(suffix) : (suffix.empty() ? 0 : -1);
   if (power < 0) return std::nullopt;
   for (int i = 0; i < power; ++i) {
-    if (value > std::numeric_limits<int64_t>::max() / 1024) return std::nullopt;
+    if (value < 0 || value > std::numeric_limits<int64_t>::max() / 1024) return std::nullopt;
     value *= 1024;
   }
   if (value < row.least || value > row.most) return std::nullopt;

@@ -49,6 +49,7 @@ void Status::raise() const {
     case Code::Closed:
       throw Closed(message_);
   }
+  throw Error(message_);  // A code that came by message may be none.
 }
 
 std::exception_ptr Status::exception() const {

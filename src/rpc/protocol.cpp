@@ -163,7 +163,11 @@ base::Status decode_failure(const wire::Message& message, size_t failure_at, Fai
   detail::Reader in(std::span(message.body).subspan(failure_at), message.tensors);
   std::tuple<int, std::string, std::string, std::vector<std::string>, std::string> parts;
   if (!detail::read(in, parts) || !in.finish()) return {base::Code::Protocol, "[rpc] a bad failure: " + in.error()};
-  failure.code = static_cast<base::Code>(std::get<0>(parts));
+  const int code = std::get<0>(parts);
+  if (code <= static_cast<int>(base::Code::Ok) || code > static_cast<int>(base::Code::Closed)) {
+    return {base::Code::Protocol, "[rpc] a failure with the unknown code " + std::to_string(code)};
+  }
+  failure.code = static_cast<base::Code>(code);
   failure.type = std::move(std::get<1>(parts));
   failure.text = std::move(std::get<2>(parts));
   failure.hops = std::move(std::get<3>(parts));

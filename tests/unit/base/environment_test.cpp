@@ -84,6 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Malformed{"FARAD_LOST_AFTER_MS", "3s", "a whole number of milliseconds"},
                       Malformed{"FARAD_QUEUE_BYTES", "64X", "such as 4096, 64M or 2G"},
                       Malformed{"FARAD_QUEUE_BYTES", "9999999999G", "a number of bytes of at least 0"},
+                      Malformed{"FARAD_QUEUE_BYTES", "-9223372036854775807T", "a number of bytes of at least 0"},
                       Malformed{"FARAD_QUEUE_BYTES", "99999999999999999999", "a number of bytes"},
                       Malformed{"FARAD_LOG", "loud", "off, error, warning, info or debug"}));
 

@@ -39,6 +39,12 @@ TEST(Status, KindsThatOnlyMeanSomethingInsideArePlainErrors) {
   }
 }
 
+TEST(Status, CodeThatIsNoneIsAnErrorToo) {
+  const Status odd(static_cast<Code>(77), "[test] from a foreign program");
+  EXPECT_THROW(odd.raise(), Error);
+  EXPECT_EQ(status_of(odd.exception()).message(), "[test] from a foreign program");
+}
+
 TEST(Status, ForeignExceptionsKeepTheirText) {
   EXPECT_EQ(status_of(std::make_exception_ptr(std::runtime_error("boom"))).message(), "boom");
   EXPECT_FALSE(status_of(std::make_exception_ptr(17)).ok());

@@ -38,8 +38,7 @@ std::vector<uint16_t> checked_ranks(const std::vector<int>& ranks, const detail:
 
 std::unique_ptr<collectives::Service> detail::WorkerCore::make_groups() {
   return std::make_unique<collectives::Service>(collectives::Services{
-      agent_->fabric(), [names = agent_->names()](base::Rank rank) { return names.at(rank.value); },
-      [this](const base::Status& why) { log_->warning(why.message()); },
+      agent_->fabric(), agent_->naming(), [this](const base::Status& why) { log_->warning(why.message()); },
       [weak = weak_from_this()] { return std::weak_ptr<void>(weak); },
       [this] {
         const auto context = gradients_->current();

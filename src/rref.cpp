@@ -16,7 +16,7 @@ std::shared_ptr<WorkerCore> core_of(const RefHandle& handle, const char* doing) 
 void check(const RefHandle& handle, WorkerCore& core) {
   if (auto failure = handle.failure()) std::rethrow_exception(failure);
   if (handle.lost) {
-    throw PeerLost("[ref] the value lived on " + core.members()[handle.owner.value].name + ", which was lost");
+    throw PeerLost("[ref] the value lived on " + core.members().at(handle.owner.value).name + ", which was lost");
   }
 }
 
@@ -45,7 +45,7 @@ std::shared_ptr<RefHandle> own(Worker& worker, std::shared_ptr<void> value, cons
                                             "RRef::local at " + file + ":" + std::to_string(where.line()));
 }
 
-WorkerInfo owner_of(const RefHandle& handle) { return core_of(handle, "owner")->members()[handle.owner.value]; }
+WorkerInfo owner_of(const RefHandle& handle) { return core_of(handle, "owner")->members().at(handle.owner.value); }
 
 bool is_owner(const RefHandle& handle) { return handle.hold == 0; }
 bool is_confirmed(const RefHandle& handle) { return handle.confirmed; }

@@ -81,7 +81,7 @@ std::unique_ptr<autograd::Service> WorkerCore::make_gradients() {
   const auto& self = agent_->fabric().self();
   group->self = self.rank;
   for (const auto& member : members_) group->members.emplace_back(static_cast<uint16_t>(member.rank));
-  group->name_of = [names = agent_->names()](base::Rank rank) { return names.at(rank.value); };
+  group->name_of = agent_->naming();
   autograd::Backward::Services services{
       agent_->fabric(), [this](std::function<void()> task) { agent_->run_after(time_to_gather, std::move(task)); },
       [this](const net::Cost& cost, std::function<void()> task) {
@@ -118,7 +118,7 @@ ref::Table::Services WorkerCore::services() {
     core ? core->discard(std::move(task)) : task();
   };
   services.core = weak;
-  services.name_of = [names = agent_->names()](base::Rank rank) { return names.at(rank.value); };
+  services.name_of = agent_->naming();
   return services;
 }
 

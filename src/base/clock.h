@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 namespace farad::base {
 
@@ -16,6 +17,12 @@ inline TimePoint deadline_after(TimePoint now, std::chrono::milliseconds span) {
   if (span.count() == 0) return never;
   const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(never - now);
   return span >= most ? never : now + span;
+}
+
+/// "5 s", "50 ms", for messages.
+inline std::string to_text(std::chrono::milliseconds span) {
+  const auto ms = span.count();
+  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
 }
 
 }  // namespace farad::base

@@ -15,11 +15,6 @@ std::string text_of(const GroupId& id) {
   return "group {" + ranks + "}";
 }
 
-std::string seconds(std::chrono::milliseconds span) {
-  const auto ms = span.count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
-
 std::vector<int> united(const std::vector<int>& some, const std::vector<int>& more) {
   std::vector<int> all;
   std::set_union(some.begin(), some.end(), more.begin(), more.end(), std::back_inserter(all));
@@ -158,7 +153,7 @@ Session::Outcome Session::Attendance::wait() {
     Effects effects;
     {
       base::Lock lock(session_->mutex_);
-      session_->meetings_.expire(path_, seconds(session_->timeout_), effects);
+      session_->meetings_.expire(path_, base::to_text(session_->timeout_), effects);
     }
     session_->perform(effects);
     driver.wait(*awaited->waiter, base::never);  // If not by that, then by somebody who is about to complete it.

@@ -22,17 +22,16 @@ int threads_for(int wanted) {
   return wanted > 0 ? wanted : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-std::string seconds(std::chrono::milliseconds span) {
-  const auto ms = span.count();
-  return ms % 1000 == 0 ? std::to_string(ms / 1000) + " s" : std::to_string(ms) + " ms";
-}
-
 /// Whichever thread gets the value may use its tensors in streams of its own.
 void use_where_read(detail::FutureCore& future, const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> on_devices;
   std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(on_devices), wire::is_on_device);
   if (on_devices.empty()) return;
   future.set_reader([on_devices = std::move(on_devices)] { wire::use_here(on_devices); });
+}
+
+std::string name_of(Rank rank, const std::vector<std::string>& names) {
+  return rank.value < names.size() ? names[rank.value] : "rank " + std::to_string(rank.value);
 }
 
 std::string_view name_of(const detail::Outcall& call) { return call.function ? call.function->name : call.name; }
@@ -110,7 +109,7 @@ base::Incarnation Agent::send_in_time(Rank to, std::string_view function, wire::
     return fabric_->send(to, std::move(message), base::deadline_after(since, timeout));
   } catch (const Timeout& full) {
     throw Timeout("[rpc] call of \"" + std::string(function) + "\" to " + name_of(to) + ": not sent in " +
-                  seconds(timeout) + ": " + full.what_without_backtrace());
+                  base::to_text(timeout) + ": " + full.what_without_backtrace());
   }
 }
 
@@ -147,7 +146,8 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
       withdraw.release();
       give_up(std::move(*mine), id);
       end_work();
-      throw Timeout("[rpc] call of \"" + callee.text() + "\" to " + name_of(to) + ": no reply in " + seconds(timeout));
+      throw Timeout("[rpc] call of \"" + callee.text() + "\" to " + name_of(to) + ": no reply in " +
+                    base::to_text(timeout));
     }
     fabric_->driver().wait(*waiter, base::never);  // Somebody is completing it right now.
   }
@@ -210,7 +210,7 @@ void Agent::expire_calls() {
       give_up(call, id);
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - call.since);
       complete(call, {{Code::Timeout, "[rpc] call of \"" + call.callee.text() + "\" to " + name_of(call.to) +
-                                          ": no reply in " + seconds(waited)},
+                                          ": no reply in " + base::to_text(waited)},
                       {},
                       {}});
     }
@@ -230,8 +230,10 @@ void Agent::run_after(base::Duration delay, std::function<void()> task) {
   if (due < timer_next_.load()) timer_parker_->unpark();
 }
 
-std::string Agent::name_of(Rank rank) const {
-  return rank.value < names_.size() ? names_[rank.value] : "rank " + std::to_string(rank.value);
+std::string Agent::name_of(Rank rank) const { return rpc::name_of(rank, names_); }
+
+std::function<std::string(Rank)> Agent::naming() const {
+  return [names = names_](Rank rank) { return rpc::name_of(rank, names); };
 }
 
 std::exception_ptr Agent::error_of(const Outcome& outcome, Rank to, const Callee& callee) {

@@ -64,7 +64,8 @@ class Agent final : private net::Sink {
   net::InPlace& in_place() { return in_place_; }
   std::chrono::milliseconds timeout() const { return options_.timeout; }  ///< of calls that say none; 0 = none
   const detail::ValueLimits& limits() const { return options_.limits; }
-  const std::vector<std::string>& names() const { return names_; }  ///< by rank
+  /// Tells the name of a member; of a rank that is none's, which may come by message, that. May outlive the agent.
+  std::function<std::string(base::Rank)> naming() const;
 
   detail::Packet call(base::Rank to, detail::Outcall call, const CallOptions& options);
   void start(base::Rank to, detail::Outcall call, const CallOptions& options,

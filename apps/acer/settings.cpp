@@ -49,7 +49,7 @@ std::string name_of(Fault fault) { return name_in(planted, fault); }
 void check(const Settings& settings) {
   const auto& rules = settings.rules;
   require(settings.window > 0 && settings.replay_windows > 0, "windows need steps, and updates windows");
-  require(settings.window * settings.replay_windows <= 1'000'000,
+  require(settings.replay_windows <= 1'000'000 / settings.window,
           "an update from " + std::to_string(settings.replay_windows) + " windows of " +
               std::to_string(settings.window) + " steps is more than one of a million steps");
   require(settings.replay_ratio >= 0 && settings.replay_ratio <= 100, "a replay ratio is 0 to 100");

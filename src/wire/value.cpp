@@ -142,6 +142,7 @@ struct Reader::Token {
     }
     if (is(tensor_extension, tensor_bytes)) return "a tensor";
     if (is(complex_extension, complex_bytes)) return "a complex number";
+    if (is(reference_extension, tensor_bytes)) return "a reference";
     return "an extension of type " + std::to_string(extension) + " and " + std::to_string(text.size()) + " bytes";
   }
 };

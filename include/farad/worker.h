@@ -118,7 +118,7 @@ class Worker {
   /// Unset fields come from the environment; returns when all members have joined. Throws Timeout naming who is
   /// missing, or Error saying what is wrong and where.
   static Worker join(WorkerOptions options = {});
-  /// The worker this thread runs for: in remote functions, continuations and spawn's function. Elsewhere throws.
+  /// The worker this thread runs for: in remote functions, continuations, hooks and spawn's function. Elsewhere throws.
   static Worker& current();
 
   Worker(Worker&&) noexcept;

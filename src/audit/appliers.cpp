@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <mutex>
 
 #include "audit/numbers.h"
 #include "optim/kinds.h"
@@ -64,10 +65,9 @@ class Around : public Applier {
     const c10::NoGradGuard no_grad;
     Gradients zeros;
     for (const auto& tensor : bound_) zeros.push_back(at::zeros_like(tensor));
-    board_.lock();
+    const std::lock_guard lock(board_);  // Also if one of the next two throws: other processes wait for it.
     change(gradients);
     observed_(model_.step(zeros), gradients);
-    board_.unlock();
   }
 
  protected:

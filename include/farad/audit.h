@@ -202,8 +202,8 @@ struct Report {
 };
 
 /// Runs the training in `workers` processes and evaluates every check. Forks: call it before libtorch ran in parallel
-/// or a thread was started; later it throws. Beside a GPU libtorch starts threads for its first backward, which this one
-/// runs: there, a process audits once. Throws Error too if a process failed or was not done in time, naming which.
+/// or a thread was started; later it throws. Beside a GPU libtorch starts threads for its first backward, which this
+/// one runs: there, a process audits once. Throws Error too if a process failed or was not done in time, naming which.
 Report run(const Training& training, const Options& options = {});
 
 /// The defects that can be planted in any training.

@@ -20,8 +20,8 @@
 #include "acer/metrics.h"
 #include "acer/plot.h"
 #include "acer/shared_parameters.h"
-#include "unit/acer/program.h"
 #include "temporary_directory.h"
+#include "unit/acer/program.h"
 
 namespace farad::acer {
 namespace {

@@ -8,8 +8,8 @@
 #include <map>
 #include <sstream>
 
-#include "unit/acer/program.h"
 #include "temporary_directory.h"
+#include "unit/acer/program.h"
 
 namespace farad::acer {
 namespace {

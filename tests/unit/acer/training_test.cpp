@@ -17,8 +17,8 @@
 #include "acer/faulty_parameters.h"
 #include "acer/network.h"
 #include "acer/replay.h"
-#include "unit/acer/program.h"
 #include "temporary_directory.h"
+#include "unit/acer/program.h"
 
 namespace farad::acer {
 namespace {

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "collectives/calls.h"
 #include "worker_core.h"
 
@@ -25,11 +26,11 @@ std::vector<uint16_t> checked_ranks(const std::vector<int>& ranks, const detail:
     return all;
   }
   for (const int rank : ranks) {
-    TORCH_CHECK(rank >= 0 && rank < world, "[collectives] Group: there is no rank ", rank, " among ", world,
+    FARAD_CHECK(rank >= 0 && rank < world, "[collectives] Group: there is no rank ", rank, " among ", world,
                 " workers");
     all.push_back(static_cast<uint16_t>(rank));
   }
-  TORCH_CHECK(std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size(),
+  FARAD_CHECK(std::set<int>(ranks.begin(), ranks.end()).size() == ranks.size(),
               "[collectives] Group: a rank is named twice");
   return all;
 }
@@ -54,7 +55,7 @@ Group::Group(Worker& worker, std::vector<int> ranks, CallOptions options)
     : core_(detail::WorkerCore::of(worker).shared_from_this()) {
   auto members = checked_ranks(ranks, *core_);
   const auto self = std::find(members.begin(), members.end(), static_cast<uint16_t>(core_->self().rank));
-  TORCH_CHECK(self != members.end(), "[collectives] Group: this worker, rank ", core_->self().rank,
+  FARAD_CHECK(self != members.end(), "[collectives] Group: this worker, rank ", core_->self().rank,
               ", is not among its ranks");
   const auto place = static_cast<int>(self - members.begin());
   session_ = core_->groups().make(std::move(members), place, options.timeout.value_or(core_->agent().timeout()));

@@ -10,6 +10,7 @@
 #include "autograd/drawing.h"
 #include "autograd/engine/anomaly.h"
 #include "autograd/service.h"
+#include "base/check.h"
 #include "worker_core.h"
 
 namespace farad {
@@ -23,21 +24,21 @@ Edge edge_of(const at::Tensor& tensor) { return torch::autograd::impl::gradient_
 
 /// Where the pass comes in, and with what; refuses what cannot be differentiated.
 Roots roots_of(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& gradients, const char* what) {
-  TORCH_CHECK(!roots.empty(), "[autograd] ", what, ": there is nothing to begin with");
-  TORCH_CHECK(gradients.empty() || gradients.size() == roots.size(), "[autograd] ", what, ": ", roots.size(),
+  FARAD_CHECK(!roots.empty(), "[autograd] ", what, ": there is nothing to begin with");
+  FARAD_CHECK(gradients.empty() || gradients.size() == roots.size(), "[autograd] ", what, ": ", roots.size(),
               " roots and ", gradients.size(), " grad_tensors");
   Roots all;
   for (size_t i = 0; i < roots.size(); i++) {
     const auto& root = roots[i];
-    TORCH_CHECK(root.defined() && root.requires_grad(), "[autograd] ", what, ": root ", i,
+    FARAD_CHECK(root.defined() && root.requires_grad(), "[autograd] ", what, ": root ", i,
                 " does not require a gradient and has no history");
     at::Tensor gradient = gradients.empty() ? at::Tensor() : gradients[i];
     if (!gradient.defined()) {
-      TORCH_CHECK(root.numel() == 1, "[autograd] ", what, ": root ", i, " has ", root.numel(),
+      FARAD_CHECK(root.numel() == 1, "[autograd] ", what, ": root ", i, " is no scalar but has ", root.numel(),
                   " elements: give its gradient in grad_tensors, or sum it up");
       gradient = at::ones_like(root);
     }
-    TORCH_CHECK(gradient.sizes() == root.sizes(), "[autograd] ", what, ": root ", i, " is of size ", root.sizes(),
+    FARAD_CHECK(gradient.sizes() == root.sizes(), "[autograd] ", what, ": root ", i, " is of size ", root.sizes(),
                 " and its gradient of ", gradient.sizes());
     all.edges.push_back(edge_of(root));
     all.gradients.push_back(std::move(gradient));
@@ -65,7 +66,7 @@ void run_backward(detail::WorkerCore& core, const std::shared_ptr<LocalContext>&
     call.roots.all_leaves = false;
     call.options.accumulate = false;
     for (const auto& input : options.inputs) {
-      TORCH_CHECK(input.defined() && input.requires_grad() && input.is_leaf(),
+      FARAD_CHECK(input.defined() && input.requires_grad() && input.is_leaf(),
                   "[autograd] backward: inputs has to name leaves that require a gradient; for others use farad::grad");
       call.roots.leaves.push_back(edge_of(input));
     }
@@ -159,7 +160,7 @@ at::Tensor Context::gradient(const at::Tensor& leaf) const {
 
 std::string Context::dot(const std::vector<at::Tensor>& losses) const {
   for (const auto& loss : losses) {
-    TORCH_CHECK(loss.defined() && loss.requires_grad(), "[autograd] dot: a loss is ",
+    FARAD_CHECK(loss.defined() && loss.requires_grad(), "[autograd] dot: a loss is ",
                 loss.defined() ? "a tensor that requires no gradient" : "undefined", ", so there is nothing to draw");
   }
   auto& service = core_->gradients();
@@ -204,12 +205,12 @@ void backward(Worker& worker, int64_t context_id, std::vector<at::Tensor> roots,
 
 std::vector<at::Tensor> grad(Context& context, std::vector<at::Tensor> outputs, std::vector<at::Tensor> inputs,
                              BackwardOptions options) {
-  TORCH_CHECK(options.inputs.empty(), "[autograd] grad: its inputs are an argument, options.inputs must be empty");
+  FARAD_CHECK(options.inputs.empty(), "[autograd] grad: its inputs are an argument, options.inputs must be empty");
   auto call = call_of(outputs, options, "grad");
   call.options.accumulate = false;
   call.roots.all_leaves = false;
   for (size_t i = 0; i < inputs.size(); i++) {
-    TORCH_CHECK(inputs[i].defined() && inputs[i].requires_grad(), "[autograd] grad: input ", i,
+    FARAD_CHECK(inputs[i].defined() && inputs[i].requires_grad(), "[autograd] grad: input ", i,
                 " does not require a gradient");
     call.roots.captures.push_back(edge_of(inputs[i]));
   }

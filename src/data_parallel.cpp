@@ -2,7 +2,6 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <cstring>
@@ -10,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/check.h"
 #include "reducer.h"
 
 namespace farad {
@@ -61,7 +61,7 @@ void check_alike(const torch::nn::Module& module, Group& group) {
       const std::string nothing = "nothing more";
       const auto& there = i < first.size() ? first[i] : nothing;
       const auto& here = i < lines.size() ? lines[i] : nothing;
-      TORCH_CHECK(there == here, "[data_parallel] modules differ: member 0 has ", there, ", and member ", member,
+      FARAD_CHECK(there == here, "[data_parallel] modules differ: member 0 has ", there, ", and member ", member,
                   " has ", here);
     }
   }
@@ -84,7 +84,7 @@ std::vector<Tensor> learning(const torch::nn::Module& module) {
   for (const auto& item : module.named_parameters()) {
     const auto& parameter = item.value();
     if (!parameter.requires_grad() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-    TORCH_CHECK(at::isFloatingType(parameter.scalar_type()), "[data_parallel] parameter \"", item.key(), "\" is of ",
+    FARAD_CHECK(at::isFloatingType(parameter.scalar_type()), "[data_parallel] parameter \"", item.key(), "\" is of ",
                 parameter.scalar_type(), "; only real ones can be averaged");
     tensors.push_back(parameter);
   }
@@ -99,7 +99,7 @@ Future<Tensor> sum_bucket_as_bfloat16(Group& group, Tensor bucket) { return sum_
 
 DataParallel::DataParallel(const torch::nn::Module& module, Group group, DataParallelOptions options, Anything)
     : buffers_(module.buffers()) {
-  TORCH_CHECK(options.hook, "[data_parallel] DataParallelOptions::hook is empty; leave it as it is to sum as it is");
+  FARAD_CHECK(options.hook, "[data_parallel] DataParallelOptions::hook is empty; leave it as it is to sum as it is");
   check_alike(module, group);
   const auto parameters = learning(module);  // Then what cannot be averaged is refused everywhere.
   broadcast_all(group, module.parameters());
@@ -122,7 +122,7 @@ DataParallel::~DataParallel() {
 }
 
 void DataParallel::set_weight(double weight) {
-  TORCH_CHECK(weight > 0 && std::isfinite(weight), "[data_parallel] a weight of ", weight,
+  FARAD_CHECK(weight > 0 && std::isfinite(weight), "[data_parallel] a weight of ", weight,
               "; it has to be a positive number");
   reducer_->set_weight(weight);
 }

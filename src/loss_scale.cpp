@@ -2,10 +2,12 @@
 
 #include <ATen/TensorOperators.h>
 
+#include "base/check.h"
+
 namespace farad {
 
 LossScale::LossScale(Options options) : options_(options), value_(options.value) {
-  TORCH_CHECK(options.value > 0 && options.growth >= 1 && options.backoff > 0 && options.backoff <= 1,
+  FARAD_CHECK(options.value > 0 && options.growth >= 1 && options.backoff > 0 && options.backoff <= 1,
               "[optim] LossScale: value ", options.value, ", growth ", options.growth, ", backoff ", options.backoff,
               ": it has to be positive, to grow by at least 1 and to shrink by at most 1");
 }

@@ -1,4 +1,3 @@
-#include <c10/util/Exception.h>
 #include <farad/module.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/check.h"
 #include "optim/safetensors.h"
 
 namespace farad::detail {
@@ -36,14 +36,14 @@ void set_tensors(torch::nn::Module& module, const std::map<std::string, at::Tens
   const auto ours = tensors_in(module);
   for (const auto& [name, tensor] : tensors) {
     const auto found = ours.find(name);
-    TORCH_CHECK(found != ours.end(), "[module] ", module.name(), " has no \"", name, "\"; nothing was changed");
+    FARAD_CHECK(found != ours.end(), "[module] ", module.name(), " has no \"", name, "\"; nothing was changed");
     const auto& mine = found->second;
-    TORCH_CHECK(mine.sizes() == tensor.sizes() && mine.dtype() == tensor.dtype(), "[module] \"", name, "\" of ",
+    FARAD_CHECK(mine.sizes() == tensor.sizes() && mine.dtype() == tensor.dtype(), "[module] \"", name, "\" of ",
                 module.name(), " is of ", mine.dtype(), mine.sizes(), ", what it is to become of ", tensor.dtype(),
                 tensor.sizes(), "; nothing was changed");
   }
   for (const auto& [name, mine] : ours) {
-    TORCH_CHECK(tensors.contains(name), "[module] there is no \"", name, "\" for ", module.name(),
+    FARAD_CHECK(tensors.contains(name), "[module] there is no \"", name, "\" for ", module.name(),
                 "; nothing was changed");
   }
   const c10::NoGradGuard no_grad;

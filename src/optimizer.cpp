@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/check.h"
 #include "optim/coordinator.h"
 #include "worker_core.h"
 
@@ -28,10 +29,10 @@ Future<Standing> await_here(uint64_t optimizer, uint64_t step) {
 }
 
 std::vector<int64_t> ids_of(const std::vector<Context*>& contexts) {
-  TORCH_CHECK(!contexts.empty(), "[optim] step: give at least one context");
+  FARAD_CHECK(!contexts.empty(), "[optim] step: give at least one context");
   std::vector<int64_t> ids;
   for (const auto* context : contexts) {
-    TORCH_CHECK(context, "[optim] step: context ", ids.size(), " is null");
+    FARAD_CHECK(context, "[optim] step: context ", ids.size(), " is null");
     ids.push_back(context->id());
   }
   return ids;
@@ -76,7 +77,7 @@ void AnyOptimizer::step(Context& context) { coordinator_->step({context.id()}); 
 void AnyOptimizer::step(const std::vector<Context*>& contexts) { coordinator_->step(ids_of(contexts)); }
 
 bool AnyOptimizer::step_if_finite(const std::vector<Context*>& contexts, double scale) {
-  TORCH_CHECK(scale > 0, "[optim] step_if_finite: gradients cannot be divided by ", scale);
+  FARAD_CHECK(scale > 0, "[optim] step_if_finite: gradients cannot be divided by ", scale);
   return coordinator_->step(ids_of(contexts), scale, true);
 }
 
@@ -96,13 +97,13 @@ void AnyOptimizer::set_lr(double lr) {
   for (size_t i = 0; i < group_count(); i++) set_lr(i, lr);
 }
 void AnyOptimizer::set_lr(size_t group, double lr) {
-  TORCH_CHECK(group < group_count(), "[optim] there are ", group_count(), " parameter groups, none is number ", group);
-  TORCH_CHECK(lr >= 0, "[optim] ", lr, " is no learning rate");
+  FARAD_CHECK(group < group_count(), "[optim] there are ", group_count(), " parameter groups, none is number ", group);
+  FARAD_CHECK(lr >= 0, "[optim] ", lr, " is no learning rate");
   coordinator_->rates()[group] = lr;
 }
 double AnyOptimizer::lr() const { return lr(0); }
 double AnyOptimizer::lr(size_t group) const {
-  TORCH_CHECK(group < group_count(), "[optim] there are ", group_count(), " parameter groups, none is number ", group);
+  FARAD_CHECK(group < group_count(), "[optim] there are ", group_count(), " parameter groups, none is number ", group);
   return coordinator_->rates()[group];
 }
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <utility>
 
+#include "base/check.h"
 #include "collectives/session.h"
 
 namespace farad::detail {
@@ -97,7 +98,7 @@ void Reducer::give_up(const base::Status& why) {
 
 void Reducer::on_gradient(size_t parameter) {
   if (silent_ > 0) return;
-  TORCH_CHECK(!c10::GradMode::is_enabled(),
+  FARAD_CHECK(!c10::GradMode::is_enabled(),
               "[data_parallel] backward with create_graph: averaged gradients have no history; use no_sync(), and "
               "all_reduce() of the gradients");
   auto round = round_.lock();
@@ -107,16 +108,16 @@ void Reducer::on_gradient(size_t parameter) {
       torch::autograd::Engine::get_default_engine().queue_callback([round] { round->reducer->finish(*round, true); });
     } catch (const c10::Error&) {
       round->over = true;  // It has not begun.
-      TORCH_CHECK(false,
-                  "[data_parallel] gradients are averaged by plain backwards only, and this is none; in a Context "
-                  "use no_sync(), and all_reduce() of the gradients");
+      throw Error(
+          "[data_parallel] gradients are averaged by plain backwards only, and this is none; in a Context use "
+          "no_sync(), and all_reduce() of the gradients");
     }
     round_ = round;
     began_ = true;
   }
   if (round->seen[parameter]) {  // Again, by a backward within this one.
     const auto& again = parameters_[parameter];
-    TORCH_CHECK(again.bucket >= round->sums.size(), "[data_parallel] a parameter of ", again.tensor.sizes(),
+    FARAD_CHECK(again.bucket >= round->sums.size(), "[data_parallel] a parameter of ", again.tensor.sizes(),
                 " got another gradient after its bucket had been sent, as one does that is used in two checkpoints; "
                 "use no_sync(), and all_reduce() of the gradients");
     return;
@@ -139,7 +140,7 @@ void Reducer::send_next(Round& round, bool with_gradients) {
       flat.narrow(0, parameter.begin, parameter.tensor.numel()).zero_();
       continue;
     }
-    TORCH_CHECK(gradient.layout() == at::kStrided, "[data_parallel] a gradient of a parameter of ",
+    FARAD_CHECK(gradient.layout() == at::kStrided, "[data_parallel] a gradient of a parameter of ",
                 parameter.tensor.sizes(), " is ", gradient.layout(), "; only dense ones can be averaged");
     if (is_plain(gradient, flat)) {
       std::memcpy(place_in(flat, parameter.begin), gradient.data_ptr(), gradient.nbytes());

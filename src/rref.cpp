@@ -1,5 +1,6 @@
 #include <farad/rref.h>
 
+#include "base/check.h"
 #include "ref/table.h"
 #include "worker_core.h"
 
@@ -51,7 +52,7 @@ bool is_owner(const RefHandle& handle) { return handle.hold == 0; }
 bool is_confirmed(const RefHandle& handle) { return handle.confirmed; }
 
 void* value_of(const RefHandle& handle) {
-  TORCH_CHECK(is_owner(handle), "[ref] local_value(): the value lives on another worker; use to_here()");
+  FARAD_CHECK(is_owner(handle), "[ref] local_value(): the value lives on another worker; use to_here()");
   Promise<std::shared_ptr<void>> promise(handle.table->core().lock());
   handle.table->when_ready(handle.id, [promise](std::shared_ptr<void> value, std::exception_ptr error) {
     error ? promise.set_exception(error) : promise.set_value(std::move(value));

@@ -4,15 +4,17 @@
 #include <numbers>
 #include <utility>
 
+#include "base/check.h"
+
 namespace farad {
 
 RateFactor step_decay(int64_t every, double factor) {
-  TORCH_CHECK(every > 0, "[optim] step_decay: every ", every, " steps?");
+  FARAD_CHECK(every > 0, "[optim] step_decay: every ", every, " steps?");
   return [=](int64_t steps) { return std::pow(factor, static_cast<double>(steps / every)); };
 }
 
 RateFactor cosine_decay(int64_t length, double least) {
-  TORCH_CHECK(length > 0, "[optim] cosine_decay: over ", length, " steps?");
+  FARAD_CHECK(length > 0, "[optim] cosine_decay: over ", length, " steps?");
   return [=](int64_t steps) {
     if (steps >= length) return least;
     const double done = static_cast<double>(steps) / static_cast<double>(length);
@@ -21,7 +23,7 @@ RateFactor cosine_decay(int64_t length, double least) {
 }
 
 RateFactor linear_warm_up(int64_t length, double first, RateFactor next) {
-  TORCH_CHECK(length > 0, "[optim] linear_warm_up: over ", length, " steps?");
+  FARAD_CHECK(length > 0, "[optim] linear_warm_up: over ", length, " steps?");
   return [=, next = std::move(next)](int64_t steps) {
     if (steps >= length) return next ? next(steps - length) : 1.0;
     return first + (1 - first) * static_cast<double>(steps) / static_cast<double>(length);
@@ -29,13 +31,13 @@ RateFactor linear_warm_up(int64_t length, double first, RateFactor next) {
 }
 
 Schedule::Schedule(AnyOptimizer& optimizer, RateFactor factor) : optimizer_(optimizer), factor_(std::move(factor)) {
-  TORCH_CHECK(factor_, "[optim] a Schedule needs a function");
+  FARAD_CHECK(factor_, "[optim] a Schedule needs a function");
   for (size_t i = 0; i < optimizer.group_count(); i++) rates_.push_back(optimizer.lr(i));
   resume(0);
 }
 
 void Schedule::resume(int64_t steps) {
-  TORCH_CHECK(steps >= 0, "[optim] a Schedule after ", steps, " steps?");
+  FARAD_CHECK(steps >= 0, "[optim] a Schedule after ", steps, " steps?");
   steps_ = steps;
   const double factor = factor_(steps);
   for (size_t i = 0; i < rates_.size(); i++) optimizer_.set_lr(i, rates_[i] * factor);

@@ -3,11 +3,11 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "shared_model_state.h"
 
 namespace farad::shared {
@@ -17,10 +17,10 @@ using Named = detail::NamedTensor;
 
 /// What a new segment is to have for its policy.
 Segment::Use use_of(const Options& options) {
-  TORCH_CHECK(options.members >= 1 && options.members <= static_cast<int>(most_workers),
+  FARAD_CHECK(options.members >= 1 && options.members <= static_cast<int>(most_workers),
               "[shared] Options::members is ", options.members, ": a model has between 1 and ", most_workers,
               " members");
-  TORCH_CHECK(options.queue >= 1 && options.queue <= static_cast<int>(most_slots), "[shared] Options::queue is ",
+  FARAD_CHECK(options.queue >= 1 && options.queue <= static_cast<int>(most_slots), "[shared] Options::queue is ",
               options.queue, ": a worker may have between 1 and ", most_slots, " gradients waiting");
   const auto slots = [&]() -> uint64_t {
     switch (options.policy) {
@@ -56,7 +56,7 @@ Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
 
 Model::State& Model::state() const {
-  TORCH_CHECK(state_, "[shared] this model was detached or moved from");
+  FARAD_CHECK(state_, "[shared] this model was detached or moved from");
   state_->be_here();
   return *state_;
 }
@@ -123,7 +123,7 @@ Policy Model::policy() const { return state().policy(); }
 int Model::worker() const { return static_cast<int>(state().seat); }
 uint64_t Model::version() const { return state().header().books.version.load(); }
 void Model::set_lr(double lr) {
-  TORCH_CHECK(lr >= 0, "[shared] ", lr, " is no learning rate");
+  FARAD_CHECK(lr >= 0, "[shared] ", lr, " is no learning rate");
   // By the lock, else an update that is put back would take it with it.
   auto& here = state();
   here.writer->alone([&] { here.header().books.rate.store(lr); }, here.deadline()).raise();
@@ -153,7 +153,7 @@ Model::Snapshot Model::snapshot() {
 
 uint64_t Model::pull(const std::vector<Named>& into, bool average) {
   auto& here = state();
-  TORCH_CHECK(!average || here.layout.moving_average() > 0,
+  FARAD_CHECK(!average || here.layout.moving_average() > 0,
               "[shared] this model keeps no moving average: create it with Options::moving_average");
   const auto unique = without_doubles(into);
   const auto difference = here.layout.difference_to(entries_of(unique));

@@ -1,10 +1,11 @@
 #include "shared_model_state.h"
 
 #include <c10/core/GradMode.h>
-#include <c10/util/Exception.h>
 
 #include <set>
 #include <utility>
+
+#include "base/check.h"
 
 namespace farad::shared {
 namespace {
@@ -16,10 +17,10 @@ bool shares_memories(const Options& options) { return options.policy != Policy::
 
 /// What each process may choose for itself.
 const Options& checked(const Options& options) {
-  TORCH_CHECK(options.gather >= 1, "[shared] Options::gather is ", options.gather, ", less than 1");
-  TORCH_CHECK(options.average_every >= 0, "[shared] Options::average_every is ", options.average_every);
+  FARAD_CHECK(options.gather >= 1, "[shared] Options::gather is ", options.gather, ", less than 1");
+  FARAD_CHECK(options.average_every >= 0, "[shared] Options::average_every is ", options.average_every);
   for (const auto span : {options.patience, options.gather_within, options.wait_for_late}) {
-    TORCH_CHECK(span.count() >= 0, "[shared] an option is a time of ", span.count(), " ms");
+    FARAD_CHECK(span.count() >= 0, "[shared] an option is a time of ", span.count(), " ms");
   }
   return options;
 }
@@ -58,7 +59,7 @@ Model::State::~State() {
 }
 
 void Model::State::must_be(Policy wanted, const char* what) const {
-  TORCH_CHECK(policy() == wanted, "[shared] ", what, ", and this model was created with another one");
+  FARAD_CHECK(policy() == wanted, "[shared] ", what, ", and this model was created with another one");
 }
 
 void Model::State::join() {

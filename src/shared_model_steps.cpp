@@ -3,12 +3,12 @@
 #include <farad/error.h>
 
 #include <c10/core/GradMode.h>
-#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "shared/saving.h"
 #include "shared_model_state.h"
 
@@ -56,7 +56,7 @@ Update Model::step_by(const std::vector<detail::NamedTensor>& tensors, double sa
 
 Update Model::step(std::vector<at::Tensor> gradients, double samples) {
   auto& here = state();
-  TORCH_CHECK(std::isfinite(samples) && samples >= 0, "[shared] a step by ", samples, " samples");
+  FARAD_CHECK(std::isfinite(samples) && samples >= 0, "[shared] a step by ", samples, " samples");
   here.stepper->check(gradients);
   switch (here.policy()) {
     case Policy::AllReduced:

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/thread_census.h"
@@ -138,11 +139,11 @@ void bury(std::vector<Child>& children, std::vector<Failed>& failures, int optio
 
 void bear(std::vector<Child>& children, const std::function<void(Worker&)>& fn, const WorkerOptions& options) {
   int ends[2];
-  TORCH_CHECK(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, "[spawn] pipe: ", std::strerror(errno));
+  FARAD_CHECK(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0, "[spawn] pipe: ", std::strerror(errno));
   base::Fd said(ends[0]);
   const base::Fd tells(ends[1]);
   const pid_t pid = ::fork();
-  TORCH_CHECK(pid >= 0, "[spawn] fork: ", std::strerror(errno), " (see ulimit -u)");
+  FARAD_CHECK(pid >= 0, "[spawn] fork: ", std::strerror(errno), " (see ulimit -u)");
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // Nobody is left behind if we are killed.
     run_member(fn, options, [&](std::exception_ptr error) {
@@ -156,7 +157,7 @@ void bear(std::vector<Child>& children, const std::function<void(Worker&)>& fn, 
   auto& child = children.emplace_back(options.name.empty() ? "worker" + std::to_string(options.rank) : options.name,
                                       pid, std::move(said));
   child.ended = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  TORCH_CHECK(child.ended, "[spawn] pidfd_open: ", std::strerror(errno));
+  FARAD_CHECK(child.ended, "[spawn] pidfd_open: ", std::strerror(errno));
 }
 
 /// Where the children of one spawn meet. The last of them removes it, unless they were killed.
@@ -170,7 +171,7 @@ struct MeetingFile {
 }  // namespace
 
 void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
-  TORCH_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
+  FARAD_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
   if (const int threads = base::threads_started(); threads > 0) {
     throw Error("[spawn] this process has started " + std::to_string(threads) +
                 (threads == 1 ? " thread" : " threads") +
@@ -213,7 +214,7 @@ void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options)
 }
 
 void spawn_threads(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
-  TORCH_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
+  FARAD_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
   options.size = n;
   if (options.rendezvous.empty()) options.rendezvous = "local://spawn-" + std::to_string(net::new_birth());
   base::Mutex mutex;

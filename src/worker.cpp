@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/options.h"
 #include "wire/value.h"
 #include "worker_core.h"
@@ -134,7 +135,7 @@ base::Rank WorkerCore::rank_of(const Peer& peer) const {
 }
 
 void WorkerCore::check_may_end(const char* what) const {
-  TORCH_CHECK(!rpc::Incall::current() && !in_continuation, "[rpc] ", what,
+  FARAD_CHECK(!rpc::Incall::current() && !in_continuation, "[rpc] ", what,
               " waits for the functions and continuations that run, so none of them may call it");
 }
 
@@ -232,7 +233,7 @@ Worker Worker::join(WorkerOptions options) { return Worker(detail::WorkerCore::j
 
 Worker& Worker::current() {
   auto* core = detail::WorkerCore::current();
-  TORCH_CHECK(core, "[rpc] Worker::current(): this thread runs for no worker");
+  FARAD_CHECK(core, "[rpc] Worker::current(): this thread runs for no worker");
   return core->handle();
 }
 

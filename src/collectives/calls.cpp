@@ -1,9 +1,8 @@
 #include "collectives/calls.h"
 
-#include <c10/util/Exception.h>
-
 #include <utility>
 
+#include "base/check.h"
 #include "collectives/operations.h"
 #include "collectives/reduction.h"
 
@@ -13,17 +12,17 @@ namespace {
 using at::Tensor;
 
 void check_input(const Tensor& input, const char* operation) {
-  TORCH_CHECK(input.defined(), "[collectives] ", operation, ": the input is undefined");
-  TORCH_CHECK(input.layout() == at::kStrided, "[collectives] ", operation, ": the input is ", input.layout(),
+  FARAD_CHECK(input.defined(), "[collectives] ", operation, ": the input is undefined");
+  FARAD_CHECK(input.layout() == at::kStrided, "[collectives] ", operation, ": the input is ", input.layout(),
               "; only dense tensors can be given");
 }
 
 void check_inputs(const Tensors& inputs, const Session& session, const char* operation) {
-  TORCH_CHECK(inputs.size() == static_cast<size_t>(session.size()), "[collectives] ", operation, ": ", inputs.size(),
+  FARAD_CHECK(inputs.size() == static_cast<size_t>(session.size()), "[collectives] ", operation, ": ", inputs.size(),
               " inputs in a group of ", session.size(), "; there has to be one for each member");
   for (const auto& input : inputs) {
     check_input(input, operation);
-    TORCH_CHECK(input.scalar_type() == inputs[0].scalar_type(), "[collectives] ", operation, ": inputs of ",
+    FARAD_CHECK(input.scalar_type() == inputs[0].scalar_type(), "[collectives] ", operation, ": inputs of ",
                 inputs[0].scalar_type(), " and of ", input.scalar_type());
   }
 }
@@ -62,13 +61,13 @@ class Home {
 };
 
 void check_member(int member, const Session& session, const char* operation, const char* what) {
-  TORCH_CHECK(member >= 0 && member < session.size(), "[collectives] ", operation, ": ", what, " is ", member,
+  FARAD_CHECK(member >= 0 && member < session.size(), "[collectives] ", operation, ": ", what, " is ", member,
               ", and members are counted from 0 to ", session.size() - 1);
 }
 
 void check_other(int member, const Session& session, const char* operation, const char* what) {
   check_member(member, session, operation, what);
-  TORCH_CHECK(member != session.rank(), "[collectives] ", operation, ": ", what, " is ", member,
+  FARAD_CHECK(member != session.rank(), "[collectives] ", operation, ": ", what, " is ", member,
               ", which is this member itself");
 }
 
@@ -89,7 +88,7 @@ Call<Tensors> all_gather(const Session&, Tensor input) {
 
 Call<Tensor> all_gather_cat(const Session&, Tensor input, int64_t dim) {
   check_input(input, "all_gather_cat");
-  TORCH_CHECK(dim >= -input.dim() && dim < input.dim(), "[collectives] all_gather_cat: dim is ", dim,
+  FARAD_CHECK(dim >= -input.dim() && dim < input.dim(), "[collectives] all_gather_cat: dim is ", dim,
               ", and the input has ", input.dim(), " dimensions");
   const int64_t from_the_front = dim < 0 ? dim + input.dim() : dim;
   const Home home(input);

@@ -7,15 +7,17 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/stack.h>
 
+#include "base/check.h"
+
 namespace farad::collectives {
 
 void check_reducible(const at::Tensor& tensor, Op op, const char* operation) {
   const auto type = tensor.scalar_type();
   const bool real = at::isFloatingType(type);
   const bool complex = at::isComplexType(type);
-  TORCH_CHECK(op != Op::Mean || real || complex, "[collectives] ", operation, "(Mean) of ", type,
+  FARAD_CHECK(op != Op::Mean || real || complex, "[collectives] ", operation, "(Mean) of ", type,
               ": a mean is no integer; convert the tensor first");
-  TORCH_CHECK((op != Op::Max && op != Op::Min) || !complex, "[collectives] ", operation, " of ", type,
+  FARAD_CHECK((op != Op::Max && op != Op::Min) || !complex, "[collectives] ", operation, " of ", type,
               ": complex numbers have neither maximum nor minimum");
 }
 

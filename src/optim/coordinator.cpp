@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "base/check.h"
+
 namespace farad::optim {
 namespace {
 
@@ -81,7 +83,7 @@ Coordinator::Coordinator(Services services, const std::vector<Group>& groups) : 
     facts_.groups.push_back({group.settings, static_cast<int64_t>(group.parameters.size())});
   }
   auto plans = plans_of(groups, services_.own.new_optimizer());
-  TORCH_CHECK(!plans.empty(), "[optim] there is nothing to optimize: no parameters were given");
+  FARAD_CHECK(!plans.empty(), "[optim] there is nothing to optimize: no parameters were given");
   for (auto& [owner, plan] : plans) {
     owners_.push_back(owner);
     auto& numbers = numbers_.emplace_back();
@@ -227,7 +229,7 @@ void Coordinator::fail(uint64_t step, size_t part, const std::exception_ptr& err
 }
 
 double Coordinator::clip_grad_norm(int64_t context, double max_norm) {
-  TORCH_CHECK(max_norm >= 0, "[optim] clip_grad_norm: the norm can be at most ", max_norm, "?");
+  FARAD_CHECK(max_norm >= 0, "[optim] clip_grad_norm: the norm can be at most ", max_norm, "?");
   const Turn turn(*this);
   tell_commits(services_.own.gradients(), {context}, owners_);
   double sum = 0;
@@ -241,7 +243,7 @@ double Coordinator::clip_grad_norm(int64_t context, double max_norm) {
 }
 
 void Coordinator::clip_grad_value(int64_t context, double max_value) {
-  TORCH_CHECK(max_value >= 0, "[optim] clip_grad_value: a value can be at most ", max_value, "?");
+  FARAD_CHECK(max_value >= 0, "[optim] clip_grad_value: a value can be at most ", max_value, "?");
   const Turn turn(*this);
   tell_commits(services_.own.gradients(), {context}, owners_);
   await("clip_grad_value", all<&Participant::clamp_gradients>(context, max_value),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "autograd/current.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "optim/checkpoint.h"
 #include "optim/or_error.h"
@@ -90,7 +91,7 @@ class Coordinator::Turn {
  public:
   explicit Turn(Coordinator& coordinator)
       : busy_(coordinator.busy_), outside_(&coordinator.services_.own.gradients().contexts(), nullptr) {
-    TORCH_CHECK(!busy_.exchange(true), "[optim] an optimizer is used by one thread at a time");
+    FARAD_CHECK(!busy_.exchange(true), "[optim] an optimizer is used by one thread at a time");
   }
   ~Turn() { busy_ = false; }
   Turn(const Turn&) = delete;

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "optim/torch_compat.h"
 
 namespace farad::optim {
@@ -19,7 +20,7 @@ using detail::OptimizerSettings;
 
 double option(const OptimizerSettings& settings, const char* name) {
   const auto found = settings.options.find(name);
-  TORCH_CHECK(found != settings.options.end(), "[optim] ", settings.kind, " without its option \"", name, "\"");
+  FARAD_CHECK(found != settings.options.end(), "[optim] ", settings.kind, " without its option \"", name, "\"");
   return found->second;
 }
 std::tuple<double, double> betas(const OptimizerSettings& settings) {
@@ -168,7 +169,7 @@ std::unique_ptr<TorchOptimizer> make_optimizer(const OptimizerSettings& settings
   if (kind == "AdamW") return std::make_unique<Known<torch_optim::AdamW>>(settings, std::move(tensors));
   if (kind == "RMSprop") return std::make_unique<Known<torch_optim::RMSprop>>(settings, std::move(tensors));
   if (kind == "Adagrad") return std::make_unique<Known<torch_optim::Adagrad>>(settings, std::move(tensors));
-  TORCH_CHECK(false, "[optim] no optimizer is called \"", kind, "\"; there are SGD, Adam, AdamW, RMSprop and Adagrad");
+  throw Error("[optim] no optimizer is called \"" + kind + "\"; there are SGD, Adam, AdamW, RMSprop and Adagrad");
 }
 
 }  // namespace farad::optim

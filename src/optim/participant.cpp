@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "autograd/engine/accumulate.h"
+#include "base/check.h"
 
 namespace farad::optim {
 namespace {
@@ -25,12 +26,12 @@ std::vector<Shard::Group> local_groups(const ShardPlan& plan) {
     for (size_t i = 0; i < group.parameters.size(); i++) {
       const auto& parameter = group.parameters[i].local_value();
       const auto number = group.numbers.at(i);
-      TORCH_CHECK(parameter.defined(), "[optim] parameter ", number, " is undefined");
-      TORCH_CHECK(parameter.is_leaf(), "[optim] parameter ", number,
+      FARAD_CHECK(parameter.defined(), "[optim] parameter ", number, " is undefined");
+      FARAD_CHECK(parameter.is_leaf(), "[optim] parameter ", number,
                   " was computed from others: only leaves can be optimized");
-      TORCH_CHECK(at::isFloatingType(parameter.scalar_type()) || at::isComplexType(parameter.scalar_type()),
+      FARAD_CHECK(at::isFloatingType(parameter.scalar_type()) || at::isComplexType(parameter.scalar_type()),
                   "[optim] parameter ", number, " is of type ", parameter.dtype(), ", which has no gradient");
-      TORCH_CHECK(seen.insert(parameter.unsafeGetTensorImpl()).second, "[optim] parameter ", number,
+      FARAD_CHECK(seen.insert(parameter.unsafeGetTensorImpl()).second, "[optim] parameter ", number,
                   " was given before: each may be given once");
       local.parameters.push_back(parameter);
     }
@@ -96,7 +97,7 @@ Future<Vote> Participant::prepare_images(uint64_t step, const std::vector<Parame
     for (const auto number : numbers_) {
       const auto image =
           std::find_if(images.begin(), images.end(), [&](const ParameterImage& each) { return each.number == number; });
-      TORCH_CHECK(image != images.end(), "[optim] there is nothing of parameter ", number);
+      FARAD_CHECK(image != images.end(), "[optim] there is nothing of parameter ", number);
       auto& mine = ours.emplace_back();
       mine.value = image->value;
       if (image->remembered) mine.state = ParameterState{image->state, image->steps};

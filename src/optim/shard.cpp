@@ -2,11 +2,11 @@
 
 #include <ATen/ops/isfinite.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "wire/device.h"
 
 namespace farad::optim {
@@ -59,7 +59,7 @@ Shard::Shard(std::vector<Group> groups) {
 }
 
 bool Shard::prepare(const GradientOf& gradient_of, const std::vector<double>& rates, bool finite) {
-  TORCH_CHECK(rates.size() == parts_.size(), "[optim] ", rates.size(), " learning rates for ", parts_.size(),
+  FARAD_CHECK(rates.size() == parts_.size(), "[optim] ", rates.size(), " learning rates for ", parts_.size(),
               " parameter groups");
   const c10::NoGradGuard no_grad;
   try {
@@ -109,10 +109,10 @@ void Shard::prepare(const std::vector<Image>& images) {
   try {
     for (auto& part : parts_) {
       for (auto& slot : part.slots) {
-        TORCH_CHECK(image != images.end(), "[optim] too few parameters");
+        FARAD_CHECK(image != images.end(), "[optim] too few parameters");
         const auto number = image - images.begin();
         const auto fits = [&](const at::Tensor& tensor) { return tensor.sizes() == slot.parameter.sizes(); };
-        TORCH_CHECK(fits(image->value) && image->value.dtype() == slot.parameter.dtype(), "[optim] parameter ", number,
+        FARAD_CHECK(fits(image->value) && image->value.dtype() == slot.parameter.dtype(), "[optim] parameter ", number,
                     " here is of ", slot.parameter.dtype(), slot.parameter.sizes(), ", what it is to become of ",
                     image->value.dtype(), image->value.sizes());
         stage(part, slot);
@@ -121,7 +121,7 @@ void Shard::prepare(const std::vector<Image>& images) {
         if (image->state) {
           state.emplace().steps = image->state->steps;
           for (const auto& [name, tensor] : image->state->tensors) {
-            TORCH_CHECK(fits(tensor), "[optim] \"", name, "\" of parameter ", number, " is of ", tensor.sizes(),
+            FARAD_CHECK(fits(tensor), "[optim] \"", name, "\" of parameter ", number, " is of ", tensor.sizes(),
                         ", the parameter of ", slot.parameter.sizes());
             state->tensors.emplace(name, tensor.to(slot.copy.options()).clone());
           }

@@ -2,12 +2,12 @@
 
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <sstream>
 
+#include "base/check.h"
 #include "optim/kinds.h"
 
 namespace farad::shared {
@@ -74,12 +74,12 @@ std::string line_of(const std::string& text, size_t& at) {
 Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSettings& settings, double moving_average,
                bool remembers)
     : moving_average_(moving_average) {
-  TORCH_CHECK(moving_average >= 0 && moving_average < 1, "[shared] a moving average of which ", moving_average,
+  FARAD_CHECK(moving_average >= 0 && moving_average < 1, "[shared] a moving average of which ", moving_average,
               " stays at each update: it has to be at least 0 (none) and less than 1");
-  TORCH_CHECK(!entries.empty(), "[shared] a module without parameters and buffers has nothing to share");
+  FARAD_CHECK(!entries.empty(), "[shared] a module without parameters and buffers has nothing to share");
   place(entries.size(), slot_bytes_);
   for (const auto& [name, tensor, trained] : entries) {
-    TORCH_CHECK(
+    FARAD_CHECK(
         tensor.defined() && tensor.device().is_cpu() && tensor.layout() == c10::kStrided && !tensor.is_quantized(),
         "[shared] \"", name, "\" cannot be shared: only dense tensors on the CPU can");
     places_.push_back({name,
@@ -106,14 +106,14 @@ Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSetting
 
 detail::OptimizerSettings Layout::settings_in(const std::string& description) {
   size_t at = description.find(optimizer_line);
-  TORCH_CHECK(at != std::string::npos, "[shared] a model that does not say by what it is optimized");
+  FARAD_CHECK(at != std::string::npos, "[shared] a model that does not say by what it is optimized");
   std::istringstream words(line_of(description, at));
   detail::OptimizerSettings settings;
   std::string word;
   words >> word >> settings.kind;
   while (words >> word) {
     const size_t equals = word.find('=');
-    TORCH_CHECK(equals != std::string::npos, "[shared] a model whose optimizer has an option \"", word, "\"");
+    FARAD_CHECK(equals != std::string::npos, "[shared] a model whose optimizer has an option \"", word, "\"");
     settings.options.emplace(word.substr(0, equals), std::stod(word.substr(equals + 1)));
   }
   return settings;

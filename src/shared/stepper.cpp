@@ -3,9 +3,10 @@
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/Scalar.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
+
+#include "base/check.h"
 
 namespace farad::shared {
 namespace {
@@ -43,14 +44,14 @@ Stepper::Stepper(const std::shared_ptr<Segment>& segment, const Layout& layout,
 }
 
 void Stepper::check(const std::vector<at::Tensor>& gradients) const {
-  TORCH_CHECK(gradients.size() == trained_.size(), "[shared] ", gradients.size(), " gradients for ", trained_.size(),
+  FARAD_CHECK(gradients.size() == trained_.size(), "[shared] ", gradients.size(), " gradients for ", trained_.size(),
               " parameters");
   for (size_t i = 0; i < gradients.size(); ++i) {
     const auto& gradient = gradients[i];
     if (!gradient.defined()) continue;
-    TORCH_CHECK(gradient.layout() == c10::kStrided && gradient.device().is_cpu(), "[shared] the gradient of \"",
+    FARAD_CHECK(gradient.layout() == c10::kStrided && gradient.device().is_cpu(), "[shared] the gradient of \"",
                 memories_[i].name, "\" is sparse or not on the CPU, which a model in shared memory cannot use");
-    TORCH_CHECK(gradient.sizes() == trained_[i].sizes() && gradient.scalar_type() == trained_[i].scalar_type(),
+    FARAD_CHECK(gradient.sizes() == trained_[i].sizes() && gradient.scalar_type() == trained_[i].scalar_type(),
                 "[shared] the gradient of \"", memories_[i].name, "\" is of ", gradient.dtype(), gradient.sizes(),
                 ", the parameter of ", trained_[i].dtype(), trained_[i].sizes());
   }

@@ -75,7 +75,7 @@ TEST_P(BackwardSuite, DrawingMarksWhatTheLossesLeadTo) {
   const auto marked = context.dot({used.sum() + used.sum()});
   EXPECT_THAT(marked, AllOf(HasSubstr("SumBackward0 (1)"), HasSubstr("twice\\\", rank 1) (2)"),
                             ContainsRegex("MulBackward. [(]1[)]"), ContainsRegex("MulBackward.\", color=grey")));
-  EXPECT_THROW(context.dot({at::ones(1)}), c10::Error);  // requires no gradient
+  EXPECT_THROW(context.dot({at::ones(1)}), Error);  // requires no gradient
 }
 
 }  // namespace

@@ -134,9 +134,9 @@ TEST_P(BackwardSuite, GradRefusesWhatItCannotDo) {
   Group group = start(2);
   const Tensor x = leaf(1);
   Context context(group[0]);
-  EXPECT_THAT(message_of<c10::Error>([&] { grad(context, {x.sum()}, {x}, {.inputs = {x}}); }),
+  EXPECT_THAT(message_of<Error>([&] { grad(context, {x.sum()}, {x}, {.inputs = {x}}); }),
               testing::HasSubstr("options.inputs"));
-  EXPECT_THAT(message_of<c10::Error>([&] { grad(context, {x.sum()}, {x.detach()}); }), testing::HasSubstr("input 0"));
+  EXPECT_THAT(message_of<Error>([&] { grad(context, {x.sum()}, {x.detach()}); }), testing::HasSubstr("input 0"));
 }
 
 }  // namespace

@@ -148,10 +148,10 @@ TEST_P(BackwardSuite, RootsThatCannotBeginAPassAreRefused) {
   Group group = start(2);
   const Tensor a = leaf(1);
   Context context(group[0]);
-  EXPECT_THAT(message_of<c10::Error>([&] { context.backward(std::vector<Tensor>{}); }), HasSubstr("[autograd]"));
-  EXPECT_THAT(message_of<c10::Error>([&] { context.backward({a.detach().sum()}); }), HasSubstr("root 0"));
-  EXPECT_THAT(message_of<c10::Error>([&] { context.backward({a * 2}); }), HasSubstr("9 elements"));
-  EXPECT_THAT(message_of<c10::Error>([&] { context.backward({a * 2}, {.grad_tensors = {at::ones({2})}}); }),
+  EXPECT_THAT(message_of<Error>([&] { context.backward(std::vector<Tensor>{}); }), HasSubstr("[autograd]"));
+  EXPECT_THAT(message_of<Error>([&] { context.backward({a.detach().sum()}); }), HasSubstr("root 0"));
+  EXPECT_THAT(message_of<Error>([&] { context.backward({a * 2}); }), HasSubstr("9 elements"));
+  EXPECT_THAT(message_of<Error>([&] { context.backward({a * 2}, {.grad_tensors = {at::ones({2})}}); }),
               HasSubstr("root 0"));
 }
 

@@ -215,16 +215,16 @@ TEST_P(CollectivesSuite, MisuseIsToldBeforeAnythingIsSent) {
   workers.each([](Worker& worker) {
     farad::Group group(worker);
     const auto x = at::ones({2});
-    EXPECT_THROW(group.all_reduce(Tensor()), c10::Error);
-    EXPECT_THROW(group.all_reduce(at::ones({2}, at::kLong), Op::Mean), c10::Error);
-    EXPECT_THROW(group.all_reduce(at::ones({2}, at::kComplexFloat), Op::Max), c10::Error);
-    EXPECT_THROW(group.all_to_all({x}), c10::Error);
-    EXPECT_THROW(group.broadcast(x, 2), c10::Error);
-    EXPECT_THROW(group.send(x, group.rank()), c10::Error);
-    EXPECT_THROW(group.all_gather_cat(x, 1), c10::Error);
-    EXPECT_THROW(farad::Group(worker, {1 - worker.rank()}), c10::Error);
-    EXPECT_THROW(farad::Group(worker, {0, 1, 1}), c10::Error);
-    EXPECT_THROW(farad::Group(worker, {0, 2}), c10::Error);
+    EXPECT_THROW(group.all_reduce(Tensor()), farad::Error);
+    EXPECT_THROW(group.all_reduce(at::ones({2}, at::kLong), Op::Mean), farad::Error);
+    EXPECT_THROW(group.all_reduce(at::ones({2}, at::kComplexFloat), Op::Max), farad::Error);
+    EXPECT_THROW(group.all_to_all({x}), farad::Error);
+    EXPECT_THROW(group.broadcast(x, 2), farad::Error);
+    EXPECT_THROW(group.send(x, group.rank()), farad::Error);
+    EXPECT_THROW(group.all_gather_cat(x, 1), farad::Error);
+    EXPECT_THROW(farad::Group(worker, {1 - worker.rank()}), farad::Error);
+    EXPECT_THROW(farad::Group(worker, {0, 1, 1}), farad::Error);
+    EXPECT_THROW(farad::Group(worker, {0, 2}), farad::Error);
     EXPECT_EQ(group.all_reduce(x).sum().item<double>(), 4);
   });
 }

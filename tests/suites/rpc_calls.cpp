@@ -266,13 +266,13 @@ RPC_TEST(TensorsOfASendMayBeChangedAtOnce) {
 // --- Whose thread is it ---
 
 RPC_TEST(CurrentWorkerIsThatOfTheFunctionThatRuns) {
-  EXPECT_THROW(Worker::current(), c10::Error);
+  EXPECT_THROW(Worker::current(), Error);
   Group group = start(2);
 
-  EXPECT_THROW(Worker::current(), c10::Error);
+  EXPECT_THROW(Worker::current(), Error);
   EXPECT_EQ(group[0].rpc_sync<[] { return Worker::current().self().name; }>("worker1"), "worker1");
   EXPECT_EQ(group[0].rpc_async<add>("worker1", 1, 1).then([](int64_t) { return Worker::current().rank(); }).wait(), 0);
-  EXPECT_THROW(Worker::current(), c10::Error);
+  EXPECT_THROW(Worker::current(), Error);
 }
 
 RPC_TEST(MovedWorkerKeepsItsFuturesAndItsPeers) {

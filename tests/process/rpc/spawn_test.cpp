@@ -210,7 +210,7 @@ TEST(Spawn, WritesOfMembersAreNotLostAndThoseOfTheParentNotDoubled) {
 }
 
 TEST(Spawn, WhatAMemberOfNoneWouldBeIsRefused) {
-  EXPECT_THROW(spawn(0, [](Worker&) {}), c10::Error);
+  EXPECT_THROW(spawn(0, [](Worker&) {}), Error);
 }
 
 TEST(SpawnLast, IsRefusedOnceThereAreThreads) {

@@ -137,7 +137,7 @@ TEST_F(SharedManaged, ManyWorkersAreAllServed) {
 
 TEST_F(SharedManaged, CallsOfOtherPoliciesSaySo) {
   auto manager = create({});
-  EXPECT_THAT(message_of<c10::Error>([&] { manager.average(); }), HasSubstr("Policy::Averaged"));
+  EXPECT_THAT(message_of<farad::Error>([&] { manager.average(); }), HasSubstr("Policy::Averaged"));
 }
 
 }  // namespace

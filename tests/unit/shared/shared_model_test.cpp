@@ -208,7 +208,7 @@ TEST_P(SharedModel, WhoDetachesKeepsTheValuesOfThenAndNothingElse) {
   model.step();
   EXPECT_TRUE(at::equal(left->weight, then));
   EXPECT_FALSE(at::equal(bound->weight, then));
-  EXPECT_THAT(message_of<c10::Error>([&] { leaving.step(); }), HasSubstr("detached"));
+  EXPECT_THAT(message_of<farad::Error>([&] { leaving.step(); }), HasSubstr("detached"));
   EXPECT_FALSE(model.stats().workers[1].alive);
 }
 
@@ -216,7 +216,7 @@ TEST_P(SharedModel, AGradientThatDoesNotFitChangesNothing) {
   Linear module = linear();
   auto model = Model::create(fresh_name(), module, torch::optim::SGDOptions(0.1), {GetParam()});
   const auto before = module->weight.detach().clone();
-  EXPECT_THAT(message_of<c10::Error>([&] { model.step({at::ones({4, 3}), at::ones({3})}); }),
+  EXPECT_THAT(message_of<farad::Error>([&] { model.step({at::ones({4, 3}), at::ones({3})}); }),
               AllOf(HasSubstr("weight"), HasSubstr("[4, 3]"), HasSubstr("[3, 4]")));
   EXPECT_TRUE(at::equal(module->weight, before));
   EXPECT_EQ(model.version(), 0u);

@@ -56,8 +56,8 @@ TEST_P(SharedState, MovingAverageFollowsEachUpdateFromTheFirstValuesOn) {
 TEST_P(SharedState, AModelWithoutMovingAverageSaysSo) {
   Linear bound = linear(), other = linear();
   auto model = Model::create(fresh_name(), bound, torch::optim::SGDOptions(0.1), {GetParam()});
-  EXPECT_THAT(message_of<c10::Error>([&] { model.pull_average(other); }), HasSubstr("Options::moving_average"));
-  EXPECT_THAT(message_of<c10::Error>([&] { Model::create(fresh_name(), other, {.moving_average = 1}); }),
+  EXPECT_THAT(message_of<farad::Error>([&] { model.pull_average(other); }), HasSubstr("Options::moving_average"));
+  EXPECT_THAT(message_of<farad::Error>([&] { Model::create(fresh_name(), other, {.moving_average = 1}); }),
               HasSubstr("less than 1"));
 }
 

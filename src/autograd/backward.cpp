@@ -232,6 +232,7 @@ base::Status Backward::run_next(const std::shared_ptr<LocalContext>& context, Pa
   }
   if (next.node == no_node) return {};
   if (part.plan->topology.roles[next.node] == Role::Recv) return part.evaluator->take(next.node, next.answer);
+  if (auto status = part.plan->why_barred(next.node); !status.ok()) return status;
   running.node = part.plan->nodes[next.node];
   if (!part.deferred.empty()) {
     const auto found = part.deferred_by_node.find(running.node);

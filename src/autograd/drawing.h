@@ -24,7 +24,7 @@ struct Drawing {
   FARAD_FIELDS(worker, nodes, links, sends, recvs, roots, peers)
 };
 
-/// Any thread. Throws if the graph reaches a call of another context. `losses` are tensors with history.
+/// Any thread. `losses` are tensors with history; throws if they lead to a call of another context.
 Drawing draw(const LocalContext& context, const std::vector<at::Tensor>& losses = {});
 
 /// All parts in the language of Graphviz: workers as clusters, and each pair as an edge between them, along which its

@@ -132,6 +132,28 @@ TEST_P(BackwardSuite, PlainBackwardThatReachesACallNamesTheOneToUse) {
   expect_gradient(context, a, b.detach());
 }
 
+TEST_P(BackwardSuite, CallOfAnotherContextCountsOnlyWhereARootLeadsToIt) {
+  Group group = start(2);
+  const Tensor a = leaf(1), b = leaf(2);
+  Tensor earlier;
+  int64_t first = 0;
+  {
+    Context context(group[0]);
+    first = context.id();
+    earlier = group[0].rpc_sync<multiply>("worker1", a, b);
+  }
+  Context context(group[0]);
+  const auto beside = group[0].rpc_sync<multiply>("worker1", earlier, b);
+  context.backward({group[0].rpc_sync<multiply>("worker1", a, a).sum()});
+  expect_gradient(context, a, (a * 2).detach());
+  EXPECT_THAT(context.dot(), HasSubstr("digraph"));
+  EXPECT_THAT(
+      message_of<Aborted>([&] { context.backward({beside.sum()}); }),
+      AllOf(HasSubstr("context " + std::to_string(first)), HasSubstr("context " + std::to_string(context.id()))));
+  expect_gradient(context, a, (a * 2).detach());
+  expect_gradient(context, b, Tensor());
+}
+
 TEST_P(BackwardSuite, GradOfALeafIsNotTouched) {
   Group group = start(2);
   const Tensor a = leaf(1), b = leaf(2);

@@ -45,8 +45,8 @@ class Scanner {
       shape_.priority.push_back(node->sequence_nr());
       if (node->num_outputs() != 0) {
         shape_.roles.push_back(Role::Function);  // Sends are known as such beforehand.
-      } else if (auto status = see_end(index, entries); !status.ok()) {
-        return status;
+      } else {
+        see_end(index, entries);
       }
     }
     return {};
@@ -61,28 +61,36 @@ class Scanner {
   }
 
   /// Only nodes that lead nowhere are leaves or recvs, so that only these are asked what they are.
-  base::Status see_end(NodeIndex index, const Entries& entries) {
+  void see_end(NodeIndex index, const Entries& entries) {
     Node* node = plan_.nodes[index];
     if (auto* recv = dynamic_cast<RecvNode*>(node)) {
       const Passage& passage = recv->passage();
-      if (passage.context != entries.context) {
-        return {base::Code::Invalid, "[autograd] backward in context " + std::to_string(entries.context.value) +
-                                         " reached the call \"" + passage.call + "\" to or from rank " +
-                                         std::to_string(passage.peer.value) + ", which was recorded in context " +
-                                         std::to_string(passage.context.value) +
-                                         ": detach() what one context takes from another, or record both in one"};
-      }
-      if (passage.rerun != entries.rerun) {
-        return {base::Code::Invalid, "[autograd] the function of a checkpoint, run again, led to the call \"" +
-                                         passage.call +
-                                         "\" outside of it: a tensor with history that it uses has to be "
-                                         "one of its inputs"};
+      if (auto status = is_of(entries, passage); !status.ok()) {
+        shape_.roles.push_back(Role::Function);  // Nobody waits for an answer from here.
+        plan_.barred.emplace_back(index, std::move(status));
+        return;
       }
       shape_.roles.push_back(Role::Recv);
       shape_.recvs.push_back({index, passage.pair, passage.peer, recv->num_inputs()});
     } else {
       const bool leaf = dynamic_cast<compat::AccumulateGrad*>(node);
       shape_.roles.push_back(leaf ? Role::Leaf : Role::Function);
+    }
+  }
+
+  static base::Status is_of(const Entries& entries, const Passage& passage) {
+    if (passage.context != entries.context) {
+      return {base::Code::Invalid, "[autograd] backward in context " + std::to_string(entries.context.value) +
+                                       " reached the call \"" + passage.call + "\" to or from rank " +
+                                       std::to_string(passage.peer.value) + ", which was recorded in context " +
+                                       std::to_string(passage.context.value) +
+                                       ": detach() what one context takes from another, or record both in one"};
+    }
+    if (passage.rerun != entries.rerun) {
+      return {base::Code::Invalid, "[autograd] the function of a checkpoint, run again, led to the call \"" +
+                                       passage.call +
+                                       "\" outside of it: a tensor with history that it uses has to be "
+                                       "one of its inputs"};
     }
     return {};
   }
@@ -91,7 +99,33 @@ class Scanner {
   Topology& shape_;
 };
 
+/// The first of the barred nodes that `from` lead to.
+base::Status first_barred(const Plan& plan, const std::vector<Link>& from) {
+  std::vector<bool> seen(plan.size());
+  std::vector<NodeIndex> open;
+  const auto see = [&](NodeIndex node) {
+    if (node == no_node || seen[node]) return;
+    seen[node] = true;
+    open.push_back(node);
+  };
+  for (const Link& link : from) see(link.node);
+  while (!open.empty()) {
+    const NodeIndex node = open.back();
+    open.pop_back();
+    if (auto status = plan.why_barred(node); !status.ok()) return status;
+    for (const Link& link : plan.topology.links_of(node)) see(link.node);
+  }
+  return {};
+}
+
 }  // namespace
+
+base::Status Plan::why_barred(NodeIndex node) const {
+  for (const auto& [each, why] : barred) {
+    if (each == node) return why;
+  }
+  return {};
+}
 
 base::Status scan(const Entries& entries, Plan& plan) {
   Scanner scanner(plan);
@@ -100,6 +134,9 @@ base::Status scan(const Entries& entries, Plan& plan) {
   if (auto status = scanner.follow_all(entries); !status.ok()) return status;
 
   for (const Edge& root : entries.roots) plan.roots.push_back(plan.find(root));
+  if (!plan.barred.empty()) {  // What fails in any case fails before a node has run, and let go of what it had saved.
+    if (auto status = first_barred(plan, plan.roots); !status.ok()) return status;
+  }
   for (const auto& send : entries.sends) {
     const NodeIndex node = plan.table.find(send.get());
     plan.topology.roles[node] = Role::Send;

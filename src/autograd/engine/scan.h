@@ -22,7 +22,8 @@ struct Entries {
 /// Finds every node that can be reached from `entries`, and numbers them: first the roots' nodes, then the sends, then
 /// breadth first. So the numbers depend on the shape of the graph and the order of the entries, and on nothing else.
 ///
-/// Fails if it comes upon a call of another context, and names both.
+/// Fails if the roots lead to a call of another context, and names both. What was only sent may lead there too: whether
+/// a gradient comes that way is not known yet, so such a call is barred.
 base::Status scan(const Entries& entries, Plan& plan);
 
 }  // namespace farad::autograd

@@ -77,6 +77,21 @@ TEST(EngineScan, ACallOfAnotherContextIsAnErrorThatNamesBoth) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("context 5"), HasSubstr("context 77"), HasSubstr("\"forward\"")));
 }
 
+TEST(EngineScan, ACallOfAnotherContextThatWasOnlySentIsBarred) {
+  auto other = passage(1, 3);
+  other.context = ContextId(77);
+  const auto foreign = received(compat::make_node<RecvNode>(other), {2}) * 2;
+  const auto send = compat::make_node<SendNode>(passage(2, 3), Tensors{foreign});
+  const auto x = leaf({2});
+  Plan plan;
+  ASSERT_TRUE(scan({.context = context, .roots = {gradient_edge(x * 3)}, .sends = {send}}, plan).ok());
+  ASSERT_EQ(plan.barred.size(), 1u);
+  EXPECT_TRUE(plan.topology.recvs.empty());
+  EXPECT_THAT(plan.barred[0].second.message(), AllOf(HasSubstr("context 5"), HasSubstr("context 77")));
+  EXPECT_FALSE(plan.why_barred(plan.barred[0].first).ok());
+  EXPECT_TRUE(plan.why_barred(plan.roots[0].node).ok());
+}
+
 /// A node that does not know its inputs.
 struct Unaware : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }

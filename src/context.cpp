@@ -88,14 +88,21 @@ autograd::Drawing draw_here(int64_t context) {
   return autograd::draw(*find(core, context, "dot"));
 }
 
+/// The current one of this thread, if it lives: one that has ended on another thread, where it should not, is none.
+std::shared_ptr<LocalContext> living_current(autograd::Service& service) {
+  auto context = service.current();
+  return context && service.contexts().find(context->id()) ? context : nullptr;
+}
+
 Gradients read(detail::WorkerCore& core, const std::shared_ptr<LocalContext>& context) {
   return Gradients(core.gradients().backward().gradients(context).entries());
 }
 
 }  // namespace
 
-Gradients::Gradients(std::vector<value_type> entries) : entries_(std::move(entries)) {
-  for (size_t i = 0; i < entries_.size(); i++) places_.emplace(entries_[i].first.unsafeGetTensorImpl(), i);
+Gradients::Gradients(std::vector<value_type> entries)
+    : entries_(std::make_shared<const std::vector<value_type>>(std::move(entries))) {
+  for (size_t i = 0; i < entries_->size(); i++) places_.emplace((*entries_)[i].first.unsafeGetTensorImpl(), i);
 }
 
 Gradients::iterator Gradients::find(const at::Tensor& leaf) const {
@@ -105,7 +112,7 @@ Gradients::iterator Gradients::find(const at::Tensor& leaf) const {
 
 Context::Context(Worker& worker) : core_(detail::WorkerCore::of(worker).shared_from_this()) {
   auto& service = core_->gradients();
-  if (const auto other = service.current()) {
+  if (const auto other = living_current(service)) {
     throw Error("[autograd] context " + std::to_string(other->id().value) + " is current on this thread of " +
                 core_->self().name + ": contexts do not nest; end it first");
   }
@@ -178,7 +185,7 @@ std::string Context::dot(const std::vector<at::Tensor>& losses) const {
 
 ContextScope::ContextScope(Context& context) : core_(context.core_) {
   auto& service = core_->gradients();
-  if (const auto other = service.current()) {
+  if (const auto other = living_current(service)) {
     throw Error("[autograd] context " + std::to_string(other->id().value) + " is current on this thread already");
   }
   service.set_current(context.local_);

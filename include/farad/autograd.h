@@ -43,7 +43,8 @@ class Gradients {
   Gradients() = default;
   explicit Gradients(std::vector<value_type> entries);
 
-  /// Where a pair lies. As a Tensor it is the pair's gradient, at end() an undefined one.
+  /// Where a pair lies. As a Tensor it is the pair's gradient, at end() an undefined one. May outlive the Gradients it
+  /// is of, as in `auto found = context.gradients().find(leaf)`; any two ends are equal.
   class iterator {
    public:
     using iterator_category = std::forward_iterator_tag;
@@ -53,35 +54,45 @@ class Gradients {
     using reference = const value_type&;
 
     iterator() = default;
-    iterator(pointer at, pointer end) : at_(at), end_(end) {}
+    iterator(std::shared_ptr<const std::vector<value_type>> entries, size_t index)
+        : entries_(std::move(entries)),
+          at_(entries_ ? entries_->data() + index : nullptr),
+          end_(entries_ ? entries_->data() + entries_->size() : nullptr) {}
     reference operator*() const { return *at_; }
     pointer operator->() const { return at_; }
     iterator& operator++() {
       ++at_;
       return *this;
     }
-    iterator operator++(int) { return {at_++, end_}; }
-    bool operator==(const iterator& other) const { return at_ == other.at_; }
+    iterator operator++(int) {
+      auto before = *this;
+      ++at_;
+      return before;
+    }
+    bool operator==(const iterator& other) const {
+      return at_ == other.at_ || (at_ == end_ && other.at_ == other.end_);
+    }
 
     operator at::Tensor() const { return at_ == end_ ? at::Tensor() : at_->second; }
     bool defined() const { return at_ != end_; }
 
    private:
+    std::shared_ptr<const std::vector<value_type>> entries_;
     pointer at_ = nullptr;
     pointer end_ = nullptr;
   };
 
   iterator begin() const { return place(0); }
-  iterator end() const { return place(entries_.size()); }
-  size_t size() const { return entries_.size(); }
-  bool empty() const { return entries_.empty(); }
+  iterator end() const { return place(size()); }
+  size_t size() const { return entries_ ? entries_->size() : 0; }
+  bool empty() const { return size() == 0; }
   /// end() if that leaf has no gradient.
   iterator find(const at::Tensor& leaf) const;
 
  private:
-  iterator place(size_t index) const { return {entries_.data() + index, entries_.data() + entries_.size()}; }
+  iterator place(size_t index) const { return {entries_, index}; }
 
-  std::vector<value_type> entries_;
+  std::shared_ptr<const std::vector<value_type>> entries_;
   std::unordered_map<const void*, size_t> places_;
 };
 

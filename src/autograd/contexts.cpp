@@ -111,7 +111,8 @@ void Contexts::close() {
   }
   for (const auto& context : all()) {
     (void)take(context->id());
-    services_.perform(context, context->release());
+    // Whoever has a Context of this worker may outlive it, and ask for what it has come to.
+    services_.perform(context, context->release(LocalContext::Keep::Gradients));
   }
 }
 

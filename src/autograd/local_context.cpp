@@ -339,7 +339,7 @@ std::string LocalContext::describe(PairId pair) const {
 
 // --- The end ---
 
-LocalContext::Work LocalContext::release() {
+LocalContext::Work LocalContext::release(Keep keep) {
   Work work;
   Recording recording;  // They end after the lock, because graphs may end with them.
   GradientStore gradients;
@@ -348,7 +348,7 @@ LocalContext::Work LocalContext::release() {
   passes_.close(work.effects);
   gather(work);
   std::swap(recording, recording_);
-  std::swap(gradients, gradients_);
+  if (keep == Keep::Nothing) std::swap(gradients, gradients_);
   for (auto& [node, rerun] : deferred_) work.deferred.push_back(std::move(node));
   deferred_.clear();
   lock.unlock();

@@ -128,8 +128,9 @@ class LocalContext final : private Surroundings {
 
   // --- The end ---
 
-  /// Empties it, unless that was done before.
-  Work release() EXCLUDES(mutex_);
+  enum class Keep { Nothing, Gradients };
+  /// Empties it, unless that was done before, but for what is to be kept.
+  Work release(Keep keep = Keep::Nothing) EXCLUDES(mutex_);
   bool released() const EXCLUDES(mutex_);
 
   Debug::Context describe() const EXCLUDES(mutex_);

@@ -104,6 +104,18 @@ TEST_P(BackwardSuite, ReadGradientsDoNotChangeWithTheNextPass) {
   expect_equal(first, b.detach());
 }
 
+TEST_P(BackwardSuite, GradientThatWasFoundOutlivesTheListItWasFoundIn) {
+  Group group = start(2);
+  const Tensor a = leaf(1), b = leaf(2), other = leaf(3);
+  Context context(group[0]);
+  context.backward({group[0].rpc_sync<multiply>("worker1", a, b).sum()});
+  const auto found = context.gradients().find(a);
+  EXPECT_TRUE(found->first.is_same(a));
+  expect_equal(found, b.detach());
+  EXPECT_TRUE(context.gradients().find(other) == context.gradients().end());
+  EXPECT_TRUE(context.gradients().find(b) != context.gradients().end());
+}
+
 // --- Where a pass begins ---
 
 TEST_P(BackwardSuite, RootsThatLiveElsewhere) {

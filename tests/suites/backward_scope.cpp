@@ -50,6 +50,17 @@ TEST_P(BackwardSuite, ContextEndsWithItsScopeAndTheNextIsAnother) {
   EXPECT_NE(context.id(), first);
 }
 
+TEST_P(BackwardSuite, ContextThatEndedOnAnotherThreadDoesNotStandInTheWay) {
+  Group group = start(2);
+  const Tensor a = leaf(1), b = leaf(2);
+  auto first = std::make_unique<Context>(group[0]);
+  std::thread([&] { first.reset(); }).join();
+  Context context(group[0]);
+  EXPECT_EQ(current_context_id(), context.id());
+  context.backward({group[0].rpc_sync<multiply>("worker1", a, b).sum()});
+  expect_gradient(context, a, b.detach());
+}
+
 TEST_P(BackwardSuite, MovedContextGoesOn) {
   Group group = start(2);
   const Tensor a = leaf(1), b = leaf(2);
@@ -225,9 +236,11 @@ TEST_P(BackwardSuite, ContextMayOutliveItsWorker) {
   const Tensor a = leaf(1), b = leaf(2);
   Context context(group[0]);
   const auto y = group[0].rpc_sync<multiply>("worker1", a, b).sum();
+  context.backward({y}, {.retain_graph = true});
   group.drop(0);
   EXPECT_THROW(context.backward({y}), Error);
-  EXPECT_TRUE(context.gradients().empty());
+  expect_gradient(context, a, b.detach());  // What it has come to is still there.
+  EXPECT_EQ(context.gradients().size(), 2u);
 }
 
 static Door* held;

@@ -67,6 +67,7 @@ detail::OptimizerSettings Model::plain_sgd() {
 
 Model Model::create(const std::string& name, std::vector<Named> tensors, detail::OptimizerSettings settings,
                     Options options) {
+  Broker::check(name).raise();  // Before the system refuses it, which says less.
   const auto use = use_of(options);
   auto state = std::make_unique<State>(name, std::move(tensors), settings, std::move(options));
   Segment::create(name, state->layout, use, state->segment).raise();

@@ -93,6 +93,12 @@ bool is_same_memory(int one, int other) {
 
 }  // namespace
 
+base::Status Broker::check(const std::string& name) {
+  sockaddr_un address;
+  socklen_t size = 0;
+  return address_of(name, address, size);
+}
+
 base::Status Broker::offer(const std::string& name, std::shared_ptr<Segment> segment, std::unique_ptr<Broker>& out) {
   base::Fd listening;
   if (auto status = bind_to(name, listening); !status.ok()) return status;

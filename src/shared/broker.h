@@ -18,6 +18,8 @@ namespace farad::shared {
 /// the one that has it, so that the name lives as long as any of them. A thread of its own.
 class Broker {
  public:
+  /// Whether a model can have that name at all.
+  static base::Status check(const std::string& name);
   /// Invalid if the name is taken.
   static base::Status offer(const std::string& name, std::shared_ptr<Segment> segment, std::unique_ptr<Broker>& out);
   /// Asks whoever has the name, and stands by from then on. Timeout if nobody has it until the deadline.

@@ -212,6 +212,14 @@ TEST_P(SharedModel, WhoDetachesKeepsTheValuesOfThenAndNothingElse) {
   EXPECT_FALSE(model.stats().workers[1].alive);
 }
 
+TEST_P(SharedModel, ANameThatNoModelCanHaveIsRefused) {
+  Linear module = linear();
+  for (const size_t size : {0, 96, 300}) {
+    const auto create = [&] { (void)Model::create(std::string(size, 'x'), module, {GetParam()}); };
+    EXPECT_THAT(message_of<farad::Error>(create), HasSubstr("cannot be the name of a model"));
+  }
+}
+
 TEST_P(SharedModel, AGradientThatDoesNotFitChangesNothing) {
   Linear module = linear();
   auto model = Model::create(fresh_name(), module, torch::optim::SGDOptions(0.1), {GetParam()});

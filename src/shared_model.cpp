@@ -152,20 +152,21 @@ Model::Snapshot Model::snapshot() {
   return snapshot;
 }
 
-uint64_t Model::pull(const std::vector<Named>& into, bool average) {
+uint64_t Model::pull(std::vector<Named> into, bool average) {
   auto& here = state();
   FARAD_CHECK(!average || here.layout.moving_average() > 0,
               "[shared] this model keeps no moving average: create it with Options::moving_average");
-  const auto unique = without_doubles(into);
-  const auto difference = here.layout.difference_to(entries_of(unique));
+  const auto unique = entries_of(without_doubles(std::move(into)));
+  const auto difference = here.layout.difference_to(unique);
   if (!difference.empty()) throw Error("[shared] pull into another module: " + difference);
   const c10::NoGradGuard no_grad;
   std::vector<Reader::Part> parts;
+  parts.reserve(unique.size());
   std::vector<std::pair<at::Tensor, at::Tensor>> scattered;  // what does not lie in one piece, and a copy that does
   for (size_t i = 0; i < unique.size(); ++i) {
-    auto to = unique[i].tensor.detach();
-    if (!to.is_contiguous()) to = scattered.emplace_back(to, at::empty(to.sizes(), to.options())).second;
-    parts.push_back(State::part(here.layout.places()[i], average, to));
+    const auto* to = &unique[i].tensor;
+    if (!to->is_contiguous()) to = &scattered.emplace_back(to->detach(), at::empty(to->sizes(), to->options())).second;
+    parts.push_back(State::part(here.layout.places()[i], average, *to));
   }
   const auto seen = here.copy(parts);
   for (const auto& one : unique) one.tensor.unsafeGetTensorImpl()->bump_version();  // A graph over it is void now.

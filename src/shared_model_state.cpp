@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -34,14 +35,19 @@ std::optional<Layout> own_layout_of(const std::vector<Named>& bound, const detai
 }  // namespace
 
 std::vector<Named> without_doubles(std::vector<Named> tensors) {
-  std::set<const void*> seen;
-  std::erase_if(tensors, [&](const Named& one) { return !seen.insert(one.tensor.unsafeGetTensorImpl()).second; });
+  std::vector<const void*> seen;
+  for (const auto& one : tensors) seen.push_back(one.tensor.unsafeGetTensorImpl());
+  std::sort(seen.begin(), seen.end());
+  if (std::adjacent_find(seen.begin(), seen.end()) == seen.end()) return tensors;  // As most modules are.
+  std::set<const void*> kept;
+  std::erase_if(tensors, [&](const Named& one) { return !kept.insert(one.tensor.unsafeGetTensorImpl()).second; });
   return tensors;
 }
 
-std::vector<Entry> entries_of(const std::vector<Named>& tensors) {
+std::vector<Entry> entries_of(std::vector<Named> tensors) {
   std::vector<Entry> entries;
-  for (const auto& [name, tensor, trained] : tensors) entries.push_back({name, tensor, trained});
+  entries.reserve(tensors.size());
+  for (auto& [name, tensor, trained] : tensors) entries.push_back({std::move(name), std::move(tensor), trained});
   return entries;
 }
 

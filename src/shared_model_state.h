@@ -23,7 +23,7 @@ namespace farad::shared {
 
 /// Without those that are there under another name too: they are bound with it.
 std::vector<detail::NamedTensor> without_doubles(std::vector<detail::NamedTensor> tensors);
-std::vector<Entry> entries_of(const std::vector<detail::NamedTensor>& tensors);
+std::vector<Entry> entries_of(std::vector<detail::NamedTensor> tensors);
 
 /// What a Model is made of in one process. Its caller's thread, one at a time.
 struct Model::State {

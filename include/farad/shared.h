@@ -260,7 +260,7 @@ class Model {
   static Model create(const std::string& name, std::vector<detail::NamedTensor> tensors,
                       detail::OptimizerSettings settings, Options options);
   static Model attach(const std::string& name, std::vector<detail::NamedTensor> tensors, Options options);
-  uint64_t pull(const std::vector<detail::NamedTensor>& into, bool average);
+  uint64_t pull(std::vector<detail::NamedTensor> into, bool average);
   Update step_by(const std::vector<detail::NamedTensor>& tensors, double samples);
   State& state() const;
 

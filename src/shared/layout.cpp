@@ -5,6 +5,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "base/check.h"
@@ -86,22 +87,57 @@ Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSetting
                        tensor.scalar_type(),
                        tensor.sizes().vec(),
                        trained,
-                       place(tensor.nbytes(), bytes_),
+                       0,
                        tensor.nbytes(),
-                       place(sizeof(int64_t), bytes_),
+                       0,
                        place(tensor.nbytes(), slot_bytes_),
                        0,
                        {}});
   }
+  const auto each_trained = [&](auto visit) {
+    for (auto& one : places_) {
+      if (one.trained) visit(one);
+    }
+  };
+  // Those of a kind one behind the other, so that an update can treat them as one.
+  each_trained([&](Place& one) { one.offset = place(one.bytes, bytes_); });
   for (auto& one : places_) {
-    if (!one.trained) continue;
-    const auto names = remembers ? remembered_by(settings, one.type) : std::vector<std::string>();
-    for (const auto& name : names) one.remembered.emplace_back(name, place(one.bytes, bytes_));
-    if (moving_average > 0) one.average = place(one.bytes, bytes_);
+    if (!one.trained) one.offset = place(one.bytes, bytes_);
+    one.steps = place(sizeof(int64_t), bytes_);
   }
+  std::set<c10::ScalarType> types;
+  if (remembers) each_trained([&](const Place& one) { types.insert(one.type); });
+  for (const auto type : types) {
+    for (const auto& name : remembered_by(settings, type)) {
+      each_trained([&](Place& one) {
+        if (one.type == type) one.remembered.emplace_back(name, place(one.bytes, bytes_));
+      });
+    }
+  }
+  if (moving_average > 0) each_trained([&](Place& one) { one.average = place(one.bytes, bytes_); });
   description_ = "libtorch " TORCH_VERSION "\n" + describe(settings) + "\n";
   if (moving_average > 0) description_ += describe(moving_average);
   for (const auto& one : places_) description_ += describe(one.name, one.type, one.sizes, one.trained) + "\n";
+}
+
+std::optional<Layout::Whole> Layout::whole() const {
+  std::optional<Whole> all;
+  size_t end = 0, size = 0;
+  for (const auto& one : places_) {
+    if (!one.trained) continue;
+    if (!all) {
+      all = Whole{0, one, {}};
+      size = c10::elementSize(one.type);
+    }
+    if (one.type != all->place.type) return {};
+    all->begins.push_back(static_cast<int64_t>((one.offset - all->place.offset) / size));
+    end = one.offset + one.bytes;
+  }
+  if (!all) return {};
+  all->place.bytes = end - all->place.offset;
+  all->elements = static_cast<int64_t>(all->place.bytes / size);
+  all->place.sizes = {all->elements};
+  return all;
 }
 
 detail::OptimizerSettings Layout::settings_in(const std::string& description) {

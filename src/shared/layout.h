@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,17 @@ class Layout {
          bool remembers = true);
 
   const std::vector<Place>& places() const { return places_; }
+
+  /// All trained ones as one: their values lie one behind the other, what the optimizer remembers of them likewise, and
+  /// so do their averages, each in as many elements. What lies in the gaps between two of them means nothing.
+  struct Whole {
+    int64_t elements = 0;
+    Place place;                  ///< as of a parameter; without a count of steps
+    std::vector<int64_t> begins;  ///< of each trained one, in elements
+  };
+  /// None unless all of them are of one type.
+  std::optional<Whole> whole() const;
+
   /// All that an update may change lies in so many bytes, and can be kept and put back in one piece.
   size_t bytes() const { return bytes_; }
   /// What a worker leaves for others: something of the shape of each, behind a byte for each that says whether it is

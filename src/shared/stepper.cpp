@@ -1,10 +1,12 @@
 #include "shared/stepper.h"
 
 #include <ATen/ops/add_cpu_dispatch.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/Scalar.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -18,6 +20,9 @@ std::optional<optim::ParameterState> copy_of(const std::optional<optim::Paramete
   for (const auto& [name, tensor] : state->tensors) copy.tensors.emplace(name, tensor.clone());
   return copy;
 }
+
+/// Of values: beyond it a step is arithmetic, and one more copy of the gradients would cost more than it saves.
+constexpr size_t most_bytes_of_whole = 1 << 20;
 
 bool is_plain(const detail::OptimizerSettings& settings) {
   return settings.kind == "SGD" && settings.options.at("momentum") == 0 && settings.options.at("weight_decay") == 0;
@@ -41,6 +46,27 @@ Stepper::Stepper(const std::shared_ptr<Segment>& segment, const Layout& layout,
   }
   optimizer_ = optim::make_optimizer(settings, trained_);
   for (size_t i = 0; i < trained_.size(); ++i) memories_[i].first = copy_of(optimizer_->state(trained_[i]));
+  whole_ = whole_of(segment, layout, settings);
+}
+
+std::optional<Stepper::Whole> Stepper::whole_of(const std::shared_ptr<Segment>& segment, const Layout& layout,
+                                                const detail::OptimizerSettings& settings) {
+  const auto all = layout.whole();
+  if (!all || all->begins.size() < 2 || all->place.bytes > most_bytes_of_whole) return {};
+  // Kernels for shorter types round elsewhere at the end of a tensor than in the middle.
+  if (all->place.type != c10::ScalarType::Float && all->place.type != c10::ScalarType::Double) return {};
+  Whole whole;
+  whole.values = Segment::view(segment, all->place.offset, all->place);
+  for (const auto& [name, offset] : all->place.remembered) {
+    whole.remembered.emplace(name, Segment::view(segment, offset, all->place));
+  }
+  if (layout.moving_average() > 0) whole.average = Segment::view(segment, all->place.average, all->place);
+  whole.values.mutable_grad() = at::zeros_like(whole.values);  // Zeros they stay in the gaps.
+  auto* const gradient = static_cast<char*>(whole.values.grad().data_ptr());
+  const size_t size = c10::elementSize(all->place.type);
+  for (const int64_t begin : all->begins) whole.gradients.push_back(gradient + static_cast<size_t>(begin) * size);
+  whole.optimizer = optim::make_optimizer(settings, {whole.values});
+  return whole;
 }
 
 void Stepper::check(const std::vector<at::Tensor>& gradients) const {
@@ -61,6 +87,10 @@ void Stepper::step(const std::vector<at::Tensor>& gradients, double rate) {
   const c10::NoGradGuard no_grad;
   plain_ ? step_plainly(gradients, rate) : step_by_optimizer(gradients, rate);
   if (moving_average_ == 0) return;
+  if (whole_) {
+    whole_->average.mul_(moving_average_).add_(whole_->values, 1 - moving_average_);
+    return;
+  }
   for (size_t i = 0; i < trained_.size(); ++i) {
     memories_[i].average.mul_(moving_average_).add_(trained_[i], 1 - moving_average_);
   }
@@ -87,14 +117,38 @@ void Stepper::step_plainly(const std::vector<at::Tensor>& gradients, double rate
 
 void Stepper::step_by_optimizer(const std::vector<at::Tensor>& gradients, double rate) {
   std::vector<int64_t> steps(gradients.size());
+  bool together = whole_.has_value();
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined()) steps[i] = count(memories_[i]);  // before anything else changes
+    // The first step is not like the others, and parameters that were stepped less often are not like those beside.
+    together = together && steps[i] > 0 && steps[i] == steps[0];
+  }
+  together ? step_whole(gradients, steps[0], rate) : step_each(gradients, steps, rate);
+}
+
+void Stepper::step_whole(const std::vector<at::Tensor>& gradients, int64_t steps, double rate) {
+  auto& [places, values, average, remembered, optimizer, given] = *whole_;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const auto gradient = gradients[i].contiguous();
+    if (gradient.numel() > 0) std::memcpy(places[i], gradient.data_ptr(), gradient.nbytes());
+  }
+  if (!remembered.empty() && !given) {
+    optimizer->set_state(values, optim::ParameterState{remembered, steps - 1});
+    given = true;
+  } else if (!remembered.empty()) {
+    optimizer->set_steps(values, steps - 1);
+  }
+  optimizer->step(rate);
+}
+
+void Stepper::step_each(const std::vector<at::Tensor>& gradients, const std::vector<int64_t>& steps, double rate) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     trained_[i].mutable_grad() = gradients[i];
     if (!gradients[i].defined()) continue;
     auto& memory = memories_[i];
-    steps[i] = count(memory);  // before anything else changes
     if (memory.remembered.empty()) continue;
     if (steps[i] == 0) {
-      optimizer_->set_state(trained_[i], copy_of(memory.first));  // The first step is not like the others.
+      optimizer_->set_state(trained_[i], copy_of(memory.first));
       memory.given = false;
     } else if (!memory.given) {
       optimizer_->set_state(trained_[i], optim::ParameterState{memory.remembered, steps[i] - 1});

@@ -37,16 +37,31 @@ class Stepper {
     bool given = false;                            // whether the optimizer has what is remembered for its own
   };
 
+  /// All parameters as one tensor, which an optimizer takes a fraction of the calls for. What it computes is the same
+  /// to the bit, because optimizers look at each element by itself.
+  struct Whole {
+    std::vector<char*> gradients;  // where each one's goes, in that of `values`
+    at::Tensor values, average;    // in the segment
+    std::map<std::string, at::Tensor> remembered;
+    std::unique_ptr<optim::TorchOptimizer> optimizer;
+    bool given = false;
+  };
+
+  static std::optional<Whole> whole_of(const std::shared_ptr<Segment>& segment, const Layout& layout,
+                                       const detail::OptimizerSettings& settings);
   /// Notes one more step of a parameter; gives how often it was stepped before, plus one, or 0 if it never was.
   static int64_t count(const Memory& memory);
   void step_plainly(const std::vector<at::Tensor>& gradients, double rate);
   void step_by_optimizer(const std::vector<at::Tensor>& gradients, double rate);
+  void step_each(const std::vector<at::Tensor>& gradients, const std::vector<int64_t>& steps, double rate);
+  void step_whole(const std::vector<at::Tensor>& gradients, int64_t steps, double rate);
 
   std::vector<at::Tensor> trained_;
   std::vector<Memory> memories_;
   const double moving_average_;
   const bool plain_;  // SGD that remembers nothing
   std::unique_ptr<optim::TorchOptimizer> optimizer_;
+  std::optional<Whole> whole_;  // of a small model
 };
 
 }  // namespace farad::shared

@@ -64,16 +64,18 @@ TEST_P(SharedModel, TwoWorkersHaveOneOptimizerStateLikeOneProcess) {
   expect_parity<o::Adagrad>(o::AdagradOptions(0.1), GetParam());
 }
 
-TEST_P(SharedModel, PlainSgdIsThatOfLibtorchToTheBitWhateverTypeSizeAndLayout) {
+/// With tensors of any size, so that where one ends and the next begins makes no difference.
+template <class Optimizer, class Options>
+void expect_the_same_to_the_bit(const Options& options, Policy policy) {
   for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const int64_t width : {1, 7, 33, 301}) {
       Linear bound(width, width), alone(width, width);
       bound->to(type);
       alone->to(type);
-      auto model = Model::create(fresh_name(), bound, torch::optim::SGDOptions(0.3), {GetParam()});
+      auto model = Model::create(fresh_name(), bound, options, {policy});
       model.pull(alone);
-      torch::optim::SGD optimizer(alone->parameters(), torch::optim::SGDOptions(0.3));
-      for (const bool transposed : {false, true}) {
+      Optimizer optimizer(alone->parameters(), options);
+      for (const bool transposed : {false, true, false}) {
         const auto weight = at::randn({width, width}).to(type);
         alone->weight.mutable_grad() = bound->weight.mutable_grad() = transposed ? weight.t() : weight;
         alone->bias.mutable_grad() = bound->bias.mutable_grad() = at::randn({width}).to(type);
@@ -83,6 +85,15 @@ TEST_P(SharedModel, PlainSgdIsThatOfLibtorchToTheBitWhateverTypeSizeAndLayout) {
       }
     }
   }
+}
+
+TEST_P(SharedModel, AStepIsThatOfLibtorchToTheBitWhateverTypeSizeAndLayout) {
+  namespace o = torch::optim;
+  expect_the_same_to_the_bit<o::SGD>(o::SGDOptions(0.3), GetParam());
+  expect_the_same_to_the_bit<o::SGD>(o::SGDOptions(0.3).momentum(0.9).weight_decay(0.01), GetParam());
+  expect_the_same_to_the_bit<o::Adam>(o::AdamOptions(0.1), GetParam());
+  expect_the_same_to_the_bit<o::RMSprop>(o::RMSpropOptions(0.01), GetParam());
+  expect_the_same_to_the_bit<o::Adagrad>(o::AdagradOptions(0.1), GetParam());
 }
 
 TEST_P(SharedModel, GradientsClearedInAnyWayBeforeOrAfterGiveTheSame) {

@@ -167,6 +167,9 @@ struct Training {
   /// have been applied.
   std::function<void(const Delivery&)> deliver;
   double moving_average = 0;  ///< how much of it stays at each update; 0: there is none
+  /// What workers cut longer gradients to; 0: they do not. The audit's gradients are whole, else their mean would not
+  /// be that of one process; it tells what cutting them would change.
+  double largest_gradient = 0;
   std::vector<Check> checks;  ///< of its own, beside those that hold for every training
   std::vector<Fault> faults;  ///< of its own
 };

@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <memory>
 
 #include "audit/checks.h"
@@ -88,6 +90,19 @@ at::Tensor dealt_out(Copy& copy, const std::vector<Batch>& batches, int workers)
   return weighted_mean(gradients, samples);
 }
 
+/// That of the training or, so that there is something to see where it has none, one that most gradients exceed.
+double bound_for(const Training& training, std::vector<double> lengths) {
+  if (training.largest_gradient > 0 || lengths.empty()) return training.largest_gradient;
+  const auto middle = lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  return *middle / 2;
+}
+
+at::Tensor cut_to(double bound, const at::Tensor& gradient) {
+  const double length = length_of(gradient);
+  return length > bound ? gradient.mul(bound / length) : gradient;
+}
+
 }  // namespace
 
 at::Tensor weighted_mean(const std::vector<at::Tensor>& tensors, const std::vector<double>& samples) {
@@ -140,6 +155,40 @@ Finding check_any_number(const Materials& all) {
   const char* note = "1, 2, 4, 8 workers on the same samples, 5 rounds, relative";
   if (all.single()) return {"C3", claim, worst, 0, Outcome::Reported, note};
   return finding("C3", claim, worst, 1e-9, note);
+}
+
+Finding check_cutting(const Materials& all) {
+  std::map<uint64_t, std::vector<const Sent*>> rounds_sent;
+  std::vector<double> lengths;
+  for (const auto& sent : all.evidence.sent) {
+    if (!sent.computed.defined()) continue;
+    const double length = length_of(sent.computed);
+    if (!std::isfinite(length)) continue;
+    rounds_sent[sent.sequence].push_back(&sent);
+    lengths.push_back(length);
+  }
+  const double bound = bound_for(all.training, lengths);
+  double worst = 0;
+  for (const auto& [sequence, round] : rounds_sent) {
+    std::vector<at::Tensor> whole, cut;
+    std::vector<double> samples;
+    for (const auto* sent : round) {
+      whole.push_back(sent->computed);
+      cut.push_back(cut_to(bound, sent->computed));
+      samples.push_back(static_cast<double>(sent->samples));
+    }
+    const auto cut_last = cut_to(bound, weighted_mean(whole, samples));
+    worst = worse(worst, relative_distance(weighted_mean(cut, samples), cut_last));
+  }
+  const auto longer = std::count_if(lengths.begin(), lengths.end(), [&](double length) { return length > bound; });
+  return {"C4",
+          "whether gradients are cut before their mean is taken or after makes no difference",
+          worst,
+          0,
+          Outcome::Reported,
+          "relative, worst of " + std::to_string(rounds_sent.size()) + " rounds; " + std::to_string(longer) + " of " +
+              std::to_string(lengths.size()) + " gradients are longer than " + number(bound) +
+              (all.training.largest_gradient > 0 ? "" : ", half of what is usual")};
 }
 
 }  // namespace farad::audit

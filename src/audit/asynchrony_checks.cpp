@@ -1,5 +1,7 @@
 // D: what comes of several processes working at once.
 
+#include <ATen/TensorOperators.h>
+
 #include <algorithm>
 #include <map>
 
@@ -16,11 +18,15 @@ uint64_t staleness(const Evidence& evidence, const Applied& update, const Part& 
   return update.version - 1 - std::min(sent->version_read, update.version - 1);
 }
 
-/// What lateness does to a gradient: the cosine of the one that was applied with the one of that moment.
-double effect_of_staleness(const Materials& all) {
+/// What lateness does, on the mean over updates that were late.
+struct Lateness {
+  double moved = 0;   ///< by how much the parameters had, from when they were read until the update was applied
+  double cosine = 1;  ///< of the gradient that was applied with the one of that moment
+};
+Lateness effect_of_staleness(const Materials& all) {
   constexpr int most = 20;
   Copy copy(all.training, all.options);
-  double sum = 0;
+  Lateness sum{0, 0};
   int compared = 0;
   for (const auto& update : all.evidence.applied) {
     const auto& part = update.parts.front();
@@ -36,10 +42,11 @@ double effect_of_staleness(const Materials& all) {
       if (copy.wants_average()) copy.load_average(all.replay.averages[average]);
       return copy.flat_gradient(copy.batch(part.worker, part.sequence));
     };
-    sum += cosine(gradient_at(sent->version_read, sent->average_read), gradient_at(before, before));
+    sum.moved += length_of(all.replay.values[before] - all.replay.values[sent->version_read]);
+    sum.cosine += cosine(gradient_at(sent->version_read, sent->average_read), gradient_at(before, before));
     ++compared;
   }
-  return compared > 0 ? sum / compared : 1;
+  return compared > 0 ? Lateness{sum.moved / compared, sum.cosine / compared} : Lateness{};
 }
 
 }  // namespace
@@ -68,9 +75,11 @@ Finding check_staleness(const Materials& all) {
   // another makes at most one of its own late, and the mean is at most the number of others, however slow anybody is.
   // Where a worker goes on while what it sent still waits, an update may fall into as many intervals as may wait.
   const int at_once = all.options.policy == shared::Policy::Managed ? shared::Options().queue + 1 : 1;
+  const auto late = effect_of_staleness(all);
   return finding("D1", "workers read the model anew for each gradient", mean, all.options.workers * at_once - 1,
                  "mean staleness; most " + std::to_string(histogram.empty() ? 0 : histogram.size() - 1) +
-                     "; cosine with the gradient of the moment " + number(effect_of_staleness(all)));
+                     "; meanwhile the parameters moved by " + number(late.moved) +
+                     ", cosine with the gradient of the moment " + number(late.cosine));
 }
 
 Finding check_losses(const Materials& all) {

@@ -80,8 +80,8 @@ std::vector<Finding> findings_of(const Materials& all) {
   std::vector<Finding> findings;
   for (const auto check :
        {check_reference, check_finite_differences, check_coverage, check_fidelity, check_freshness, check_exactly_once,
-        check_isolation, check_memory, check_aggregation, check_one_step, check_any_number, check_staleness,
-        check_losses, check_tearing, check_replay, check_optimizer}) {
+        check_isolation, check_memory, check_aggregation, check_one_step, check_any_number, check_cutting,
+        check_staleness, check_losses, check_tearing, check_replay, check_optimizer}) {
     findings.push_back(check(all));
   }
   for (const auto& check : all.training.checks) findings.push_back(check(all.evidence, all.options));

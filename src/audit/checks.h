@@ -42,6 +42,7 @@ Finding check_memory(const Materials& all);        // B5
 Finding check_aggregation(const Materials& all);  // C1
 Finding check_one_step(const Materials& all);     // C2
 Finding check_any_number(const Materials& all);   // C3
+Finding check_cutting(const Materials& all);      // C4
 // D: what comes of working at once?
 Finding check_staleness(const Materials& all);  // D1
 Finding check_losses(const Materials& all);     // D2

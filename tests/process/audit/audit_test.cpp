@@ -71,6 +71,23 @@ TEST(Audit, AveragedIsOneProcessThatAveragesLikewise) {
   EXPECT_THAT(report.json(), HasSubstr("averages them likewise"));
 }
 
+TEST(Audit, TellsWhatCuttingGradientsWouldChange) {
+  auto training = audit::builtin();
+  const auto cutting = [&](int workers) {
+    auto options = small();
+    options.workers = workers;
+    const auto report = audit::run(training, options);
+    EXPECT_TRUE(report.passed()) << report.table();
+    EXPECT_EQ(report.find("C4")->outcome, Outcome::Reported);
+    return *report.find("C4");
+  };
+  EXPECT_GT(cutting(2).value, 1e-3);  // by a bound that most gradients exceed
+  EXPECT_LT(cutting(1).value, 1e-12) << "the mean of one is that one";
+  training.largest_gradient = 1e9;
+  EXPECT_EQ(cutting(2).value, 0);
+  EXPECT_THAT(cutting(2).note, HasSubstr("0 of 24 gradients are longer than 1e+09"));
+}
+
 TEST(Audit, NothingIsSkippedUnderAnyPolicy) {
   for (const auto policy : all_policies) {
     auto options = small(policy);

@@ -14,8 +14,8 @@ class ChoosingAgent final : public Agent {
   ChoosingAgent(const NetworkShape& shape, const Rules& rules)
       : network_(shape, Random(0)), average_(shape, Random(0)), actor_(shape), gradient_(rules) {}
 
-  torch::nn::Module& network() override { return *network_; }
-  torch::nn::Module& average() override { return *average_; }
+  Module& network() override { return *network_; }
+  Module& average() override { return *average_; }
   void follow_network() override { actor_.copy(*network_); }
 
   std::span<const float> behaviour(std::span<const float> observation) override {
@@ -53,8 +53,8 @@ class DuellingAgent final : public Agent {
         drawn_(static_cast<size_t>(shape.amounts)),
         done_(drawn_.size()) {}
 
-  torch::nn::Module& network() override { return *network_; }
-  torch::nn::Module& average() override { return *average_; }
+  Module& network() override { return *network_; }
+  Module& average() override { return *average_; }
   void follow_network() override { actor_.copy(*network_); }
 
   std::span<const float> behaviour(std::span<const float> observation) override {
@@ -98,7 +98,7 @@ std::unique_ptr<Agent> make_agent(const Settings& settings, const Spec& spec) {
   return std::make_unique<DuellingAgent>(shape, settings.rules, spec.amount_limit);
 }
 
-std::shared_ptr<torch::nn::Module> make_network(const NetworkShape& shape, Random random) {
+std::shared_ptr<Module> make_network(const NetworkShape& shape, Random random) {
   if (shape.amounts == 0) return std::make_shared<NetworkImpl>(shape, random);
   return std::make_shared<DuellingNetworkImpl>(shape, random);
 }

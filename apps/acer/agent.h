@@ -17,8 +17,8 @@ class Agent {
   virtual ~Agent() = default;
 
   /// Values are pulled into these. The network gets gradients, the average does not.
-  virtual torch::nn::Module& network() = 0;
-  virtual torch::nn::Module& average() = 0;
+  virtual Module& network() = 0;
+  virtual Module& average() = 0;
 
   /// Acts by the values that the network has now, until the next call.
   virtual void follow_network() = 0;
@@ -45,7 +45,7 @@ class Agent {
 std::unique_ptr<Agent> make_agent(const Settings& settings, const Spec& spec);
 
 /// The network alone, with new values.
-std::shared_ptr<torch::nn::Module> make_network(const NetworkShape& shape, Random random);
+std::shared_ptr<Module> make_network(const NetworkShape& shape, Random random);
 
 /// The index that a number in [0, 1) falls on.
 int64_t choose(std::span<const float> probabilities, double at);

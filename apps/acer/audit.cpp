@@ -18,32 +18,35 @@
 namespace farad::acer {
 namespace {
 
-const std::vector<audit::Fault> faults{
-    {"kl-sign", "A1/A4", "the divergence's gradient points the wrong way"},
-    {"denominator-g2", "A1/A4", "the projection is divided by the gradient's length instead of the divergence's"},
-    {"bias-attached", "A1", "the correction's weight is differentiated as well"},
-    {"q-taken-only", "A1", "the correction uses Q of the action taken for every action"},
-    {"done-as-truncation", "A1/A6", "the end of an episode is treated as if it had been cut off"},
-    {"truncation-as-done", "A1/A6", "an episode that was cut off is treated as if it had ended"},
-    {"last-stored", "A1/A6", "what follows a window is taken to be worth what its last state is"},
-    {"no-retrace", "A1/A6", "targets are the returns of the window, however unlikely its actions are now"},
-    {"taken-only", "A1/A4", "the trust region looks at the action taken alone"},
-    {"bound-after-mean", "A1", "gradients are divided by the number of steps before the trust region bounds them"},
-    {"terminal-never-sampled", "D6", "the replay never draws the last step of an episode"},
-    {"live-rollout", "D6", "the policy changes while it acts, and what is stored is not what it acted by"},
+/// A defect that is ACER's own. Those that are not in the gradient of a batch have no Defect.
+struct Own {
+  audit::Fault fault;
+  Defect defect = Defect::None;
+};
+const std::vector<Own> own_faults{
+    {{"kl-sign", "A1/A4", "the divergence's gradient points the wrong way"}, Defect::KlSign},
+    {{"denominator-g2", "A1/A4", "the projection is divided by the gradient's length instead of the divergence's"},
+     Defect::DenominatorG2},
+    {{"bias-attached", "A1", "the correction's weight is differentiated as well"}, Defect::BiasAttached},
+    {{"q-taken-only", "A1", "the correction uses Q of the action taken for every action"}, Defect::QTakenOnly},
+    {{"done-as-truncation", "A1/A6", "the end of an episode is treated as if it had been cut off"},
+     Defect::DoneAsTruncation},
+    {{"truncation-as-done", "A1/A6", "an episode that was cut off is treated as if it had ended"},
+     Defect::TruncationAsDone},
+    {{"last-stored", "A1/A6", "what follows a window is taken to be worth what its last state is"}, Defect::LastStored},
+    {{"no-retrace", "A1/A6", "targets are the returns of the window, however unlikely its actions are now"},
+     Defect::NoRetrace},
+    {{"taken-only", "A1/A4", "the trust region looks at the action taken alone"}, Defect::TakenOnly},
+    {{"bound-after-mean", "A1", "gradients are divided by the number of steps before the trust region bounds them"},
+     Defect::BoundAfterMean},
+    {{"terminal-never-sampled", "D6", "the replay never draws the last step of an episode"}},
+    {{"live-rollout", "D6", "the policy changes while it acts, and what is stored is not what it acted by"}},
 };
 
 Defect defect_named(const std::string& name) {
-  if (name == "kl-sign") return Defect::KlSign;
-  if (name == "denominator-g2") return Defect::DenominatorG2;
-  if (name == "bias-attached") return Defect::BiasAttached;
-  if (name == "q-taken-only") return Defect::QTakenOnly;
-  if (name == "done-as-truncation") return Defect::DoneAsTruncation;
-  if (name == "truncation-as-done") return Defect::TruncationAsDone;
-  if (name == "last-stored") return Defect::LastStored;
-  if (name == "no-retrace") return Defect::NoRetrace;
-  if (name == "taken-only") return Defect::TakenOnly;
-  if (name == "bound-after-mean") return Defect::BoundAfterMean;
+  for (const auto& own : own_faults) {
+    if (own.fault.name == name) return own.defect;
+  }
   return Defect::None;
 }
 
@@ -51,10 +54,10 @@ Defect defect_named(const std::string& name) {
 /// weights to be cut.
 class CopiedParameters final : public Parameters {
  public:
-  CopiedParameters(torch::nn::Module& network, torch::nn::Module& average, Random random)
+  CopiedParameters(Module& network, Module& average, Random random)
       : network_(network), average_(average), random_(random) {}
 
-  void pull(torch::nn::Module& network, torch::nn::Module& average) override {
+  void pull(Module& network, Module& average) override {
     const c10::NoGradGuard no_grad;
     copy(network_, network);
     copy(average_, average);
@@ -64,26 +67,26 @@ class CopiedParameters final : public Parameters {
       for (int64_t i = 0; i < parameter.numel(); ++i) values[i] += static_cast<float>(0.7 * random_.normal());
     }
   }
-  shared::Update step(const torch::nn::Module&, int64_t) override {
+  shared::Update step(const Module&, int64_t) override {
     throw Error("[acer] the audit brings gradients to the model itself");
   }
 
   bool older = false;
 
  private:
-  static void copy(const torch::nn::Module& from, const torch::nn::Module& to) {
+  static void copy(const Module& from, const Module& to) {
     const auto here = from.parameters(), there = to.parameters();
     for (size_t i = 0; i < here.size(); ++i) there[i].copy_(here[i]);
   }
 
-  torch::nn::Module& network_;
-  torch::nn::Module& average_;
+  Module& network_;
+  Module& average_;
   Random random_;
 };
 
 /// Of whichever kind the networks are.
-std::vector<std::vector<double>> reference_of(torch::nn::Module& network, torch::nn::Module& average,
-                                              const Batch& batch, const Rules& rules) {
+std::vector<std::vector<double>> reference_of(Module& network, Module& average, const Batch& batch,
+                                              const Rules& rules) {
   if (batch.amounts() == 0)
     return reference_gradient(*network.as<NetworkImpl>(), *average.as<NetworkImpl>(), batch, rules);
   return reference_gradient(*network.as<DuellingNetworkImpl>(), *average.as<DuellingNetworkImpl>(), batch, rules);
@@ -219,7 +222,8 @@ audit::Training training_to_audit(const Settings& settings, const std::vector<st
   };
   audit::Training training("acer on " + spec.name, make, optimizer_of(settings));
   training.moving_average = settings.averaging;
-  training.faults = faults;
+  training.largest_gradient = settings.rules.largest_gradient;
+  for (const auto& own : own_faults) training.faults.push_back(own.fault);
   training.checks =
       own_checks(settings, spec, make, [](const audit::Options& options) { return defect_named(options.inject); });
   return training;

@@ -50,17 +50,19 @@ void find_direction(const Sample& sample, const Rules& rules, Direction& directi
   g.assign(actions, 0.0);
   k.resize(actions);
 
-  const auto log_of = [&](size_t a) { return std::log(std::max(sample.policy[a], least)); };
+  auto& logs = z;  // which is free until the end
+  logs.resize(actions);
   entropy = divergence = correction_term = 0;
   for (size_t a = 0; a < actions; ++a) {
-    entropy -= sample.policy[a] * log_of(a);
-    if (sample.average[a] > 0) divergence += sample.average[a] * (std::log(sample.average[a]) - log_of(a));
+    logs[a] = std::log(std::max(sample.policy[a], least));
+    entropy -= sample.policy[a] * logs[a];
+    if (sample.average[a] > 0) divergence += sample.average[a] * (std::log(sample.average[a]) - logs[a]);
   }
 
   // In g for now: how much the logarithm of each probability is to count.
   const double weight = std::min(rules.truncation, sample.ratio(taken)) * (sample.target - sample.value);
   g[taken] = weight;
-  policy_term = weight * log_of(taken);
+  policy_term = weight * logs[taken];
   double corrections = 0;
   for (size_t a = 0; a < actions; ++a) {
     const double ratio = sample.ratio(a);
@@ -68,18 +70,18 @@ void find_direction(const Sample& sample, const Rules& rules, Direction& directi
     const double q = sample.q[rules.defect == Defect::QTakenOnly ? taken : a];
     const double correction = (1 - rules.truncation / ratio) * sample.policy[a] * (q - sample.value);
     g[a] += correction;
-    if (rules.defect == Defect::BiasAttached) g[a] += sample.policy[a] * (q - sample.value) * log_of(a);
+    if (rules.defect == Defect::BiasAttached) g[a] += sample.policy[a] * (q - sample.value) * logs[a];
     corrections += correction;
-    correction_term += correction * log_of(a);
+    correction_term += correction * logs[a];
   }
 
   for (size_t a = 0; a < actions; ++a) {
     const double p = std::max(sample.policy[a], least);
     if (rules.statistics == Statistics::Probabilities) {
-      g[a] = g[a] / p - rules.entropy * (std::log(p) + 1);
+      g[a] = g[a] / p - rules.entropy * (logs[a] + 1);
       k[a] = -sample.average[a] / p;
     } else {
-      g[a] += -sample.policy[a] * (weight + corrections) - rules.entropy * sample.policy[a] * (std::log(p) + entropy);
+      g[a] += -sample.policy[a] * (weight + corrections) - rules.entropy * sample.policy[a] * (logs[a] + entropy);
       k[a] = sample.policy[a] - sample.average[a];
     }
   }

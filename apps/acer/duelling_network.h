@@ -13,7 +13,7 @@ namespace farad::acer {
 ///     Q(x, a) is estimated as V(x) + A(x, a) - the mean of A(x, u) over some u drawn from the policy,
 ///
 /// which on average is V(x) for actions drawn from the policy, whatever A is.
-class DuellingNetworkImpl : public torch::nn::Module {
+class DuellingNetworkImpl : public Module {
  public:
   /// Values as those of torch::nn::Linear, but of the heads a tenth.
   DuellingNetworkImpl(NetworkShape shape, Random random);

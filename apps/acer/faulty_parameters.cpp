@@ -17,12 +17,12 @@ void restore_the_first(const std::vector<at::Tensor>& values, std::vector<at::Te
 
 }  // namespace
 
-void FaultyParameters::pull(torch::nn::Module& network, torch::nn::Module& average) {
+void FaultyParameters::pull(Module& network, Module& average) {
   sound_.pull(network, average);
   if (fault_ == Fault::StaleAverage) restore_the_first(average.parameters(), kept_);
 }
 
-shared::Update FaultyParameters::step(const torch::nn::Module& network, int64_t samples) {
+shared::Update FaultyParameters::step(const Module& network, int64_t samples) {
   const auto gradients = gradients_of(network);
   if (fault_ == Fault::FreezeFirst) restore_the_first(gradients, kept_);
   if (fault_ == Fault::Accumulate) {

@@ -14,8 +14,8 @@ class FaultyParameters final : public Parameters {
   FaultyParameters(Parameters& sound, const Settings& settings)
       : sound_(sound), fault_(settings.inject), largest_gradient_(settings.rules.largest_gradient) {}
 
-  void pull(torch::nn::Module& network, torch::nn::Module& average) override;
-  shared::Update step(const torch::nn::Module& network, int64_t samples) override;
+  void pull(Module& network, Module& average) override;
+  shared::Update step(const Module& network, int64_t samples) override;
 
  private:
   Parameters& sound_;

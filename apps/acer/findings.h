@@ -1,8 +1,7 @@
 #pragma once
 
-#include <torch/nn/module.h>
-
 #include "acer/direction.h"
+#include "acer/module.h"
 #include "acer/rules.h"
 
 namespace farad::acer {
@@ -23,11 +22,14 @@ struct Findings {
 };
 
 /// Scales all gradients so that their length together is at most `largest`, unless that is 0. Gives what it was.
-double clip_gradients(const torch::nn::Module& module, double largest);
+double clip_gradients(const Module& module, double largest);
 
-/// Forgets the gradients of a module, and sets them to those that follow from the outputs' ones by a backward pass. If
-/// they are together longer than the rules allow they are scaled down. Notes both lengths.
-void backward(torch::nn::Module& module, const std::vector<at::Tensor>& outputs,
-              const std::vector<at::Tensor>& gradients, const Rules& rules, Findings& found);
+/// If the gradients are together longer than the rules allow they are scaled down. Notes both lengths.
+void clip_gradients(const Module& module, const Rules& rules, Findings& found);
+
+/// Forgets the gradients of a module, sets them to those that follow from the outputs' ones by a backward pass, and
+/// clips them.
+void backward(Module& module, const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& gradients,
+              const Rules& rules, Findings& found);
 
 }  // namespace farad::acer

@@ -1,7 +1,5 @@
 #include "acer/gradient.h"
 
-#include <c10/core/GradMode.h>
-
 #include <algorithm>
 
 #include "acer/ahead.h"
@@ -18,14 +16,14 @@ Findings Gradient::compute(NetworkImpl& network, const NetworkImpl& average, con
   seen_.assign(batch.observations().begin(), batch.observations().end());
   seen_.insert(seen_.end(), batch.afters().begin(), batch.afters().end());
   const auto observations = as_tensor(seen_, batch.observation_size(), type);
-  const auto output = network.forward(observations);
+  const auto& output = pass_.forward(network, observations);
   policy_.clear();
   q_.clear();
   average_.clear();
   append(output.policy, policy_);
   append(output.q, q_);
   {
-    const c10::NoGradGuard no_grad;
+    const NoGraph no_graph;
     append(average.policy(observations.narrow(0, 0, steps)), average_);
   }
   find_targets(batch);
@@ -33,21 +31,21 @@ Findings Gradient::compute(NetworkImpl& network, const NetworkImpl& average, con
   Findings found;
   const auto count = static_cast<double>(steps);
   const auto rules = rules_for_directions(rules_, count);
-  std::vector<double> policy_seeds(static_cast<size_t>(rows * actions), 0.0), q_seeds(policy_seeds);
+  for (auto* seeds : {&policy_seeds_, &q_seeds_}) seeds->assign(static_cast<size_t>(rows * actions), 0.0);
   for (int64_t row = 0; row < steps; ++row) {
     const auto i = static_cast<size_t>(row);
     find_direction(sample(batch, row), rules, direction_);
     // Backward passes go downhill, z goes uphill.
-    std::transform(direction_.allowed.begin(), direction_.allowed.end(), policy_seeds.begin() + row * actions,
+    std::transform(direction_.allowed.begin(), direction_.allowed.end(), policy_seeds_.begin() + row * actions,
                    [&](double z) { return -z / count; });
     const double error = targets_[i] - taken_q_[i];
-    q_seeds[static_cast<size_t>(row * actions + batch.taken()[i])] = -rules_.critic * error / count;
+    q_seeds_[static_cast<size_t>(row * actions + batch.taken()[i])] = -rules_.critic * error / count;
 
     found.add(direction_, ratios_[i], targets_[i], error, rules_);
   }
-  const auto& statistics = rules_.statistics == Statistics::Probabilities ? output.policy : output.logits;
-  backward(network, {statistics, output.q}, {as_tensor(policy_seeds, actions, type), as_tensor(q_seeds, actions, type)},
-           rules_, found);
+  pass_.backward(network, rules_.statistics, as_tensor(policy_seeds_, actions, type),
+                 as_tensor(q_seeds_, actions, type));
+  clip_gradients(network, rules_, found);
   return found;
 }
 

@@ -8,7 +8,7 @@
 
 namespace farad::acer {
 
-Layer add_layer(torch::nn::Module& to, const std::string& name, int64_t in, int64_t out, double scale, Random& random,
+Layer add_layer(Module& to, const std::string& name, int64_t in, int64_t out, double scale, Random& random,
                 bool with_bias) {
   const double limit = scale / std::sqrt(static_cast<double>(in));
   const auto filled = [&](at::IntArrayRef sizes) {
@@ -17,12 +17,11 @@ Layer add_layer(torch::nn::Module& to, const std::string& name, int64_t in, int6
     for (int64_t i = 0; i < tensor.numel(); ++i) values[i] = static_cast<float>(random.uniform(-limit, limit));
     return tensor;
   };
-  auto weight = to.register_parameter(name + "_weight", filled({out, in}));
-  return {weight, with_bias ? to.register_parameter(name + "_bias", filled({out})) : at::Tensor()};
+  const auto weight = to.add_parameter(name + "_weight", filled({out, in}));
+  return {weight, with_bias ? to.add_parameter(name + "_bias", filled({out})) : at::Tensor()};
 }
 
-std::vector<Layer> add_trunk(torch::nn::Module& to, int64_t observation_size, const std::vector<int64_t>& hidden,
-                             Random& random) {
+std::vector<Layer> add_trunk(Module& to, int64_t observation_size, const std::vector<int64_t>& hidden, Random& random) {
   std::vector<Layer> trunk;
   int64_t width = observation_size;
   for (const int64_t out : hidden) {

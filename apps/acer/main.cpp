@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "acer/audit.h"
+#include "acer/blas.h"
 #include "acer/checkpoint.h"
 #include "acer/compare.h"
 #include "acer/environments/registry.h"
@@ -201,11 +202,15 @@ void stop_on_signals() {
   for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
 }
 
-/// Each worker has a core for itself at best, so none uses several for one operation. OpenMP reads that when a program
-/// is loaded.
-void use_one_thread_per_operation(char** argv) {
-  if (std::getenv("OMP_NUM_THREADS")) return;
-  ::setenv("OMP_NUM_THREADS", "1", 1);
+/// Each worker has a core for itself at best, so none uses several for one operation; and it uses that one well. Both
+/// OpenMP and OpenBLAS read when a program is loaded what they are to do.
+void set_up_arithmetic(char** argv) {
+  const char* const threads = "OMP_NUM_THREADS";
+  const char* const kernels = "OPENBLAS_CORETYPE";
+  const auto better = std::getenv(kernels) ? std::string() : better_blas_kernels();
+  if (std::getenv(threads) && better.empty()) return;
+  ::setenv(threads, "1", 0);
+  if (!better.empty()) ::setenv(kernels, better.c_str(), 1);
   ::execv("/proc/self/exe", argv);
 }
 
@@ -280,7 +285,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     const auto settings = settings_of(app, arguments);
-    use_one_thread_per_operation(argv);
+    set_up_arithmetic(argv);
     const auto audited = training_to_audit(settings, given_of({"--workers", "--policy"}, app));
     if (const auto code = farad::audit::requested(audited)) return *code;
     if (settings.owner) return run_with_owner(settings, arguments.patience);

@@ -20,7 +20,7 @@ struct NetworkShape {
 
 /// For actions to choose from: a trunk of layers with tanh and, on top of it, a policy head and a head for Q of every
 /// action.
-class NetworkImpl : public torch::nn::Module {
+class NetworkImpl : public Module {
  public:
   /// Values as those of torch::nn::Linear, but of the heads a tenth: the first policy is close to uniform, and the
   /// first Q close to 0.

@@ -22,7 +22,7 @@ Owner::Values apply_delivery(std::shared_ptr<Owner>& owner, const Owner::Deliver
   return owner->apply(delivery);
 }
 
-void copy_values(const std::vector<at::Tensor>& from, const torch::nn::Module& to) {
+void copy_values(const std::vector<at::Tensor>& from, const Module& to) {
   const c10::NoGradGuard no_grad;
   const auto there = to.parameters();
   for (size_t i = 0; i < there.size(); ++i) there[i].copy_(from[i]);
@@ -74,7 +74,7 @@ Owner::Progress Owner::progress() const {
           returns_.empty() ? std::numeric_limits<double>::quiet_NaN() : returns / static_cast<double>(returns_.size())};
 }
 
-uint64_t Owner::copy_to(torch::nn::Module& network) {
+uint64_t Owner::copy_to(Module& network) {
   const auto now = values();
   copy_values(now.network, network);
   return now.version;
@@ -103,12 +103,12 @@ void Owner::load(const std::string& checkpoint) {
 OwnedParameters::OwnedParameters(const RRef<std::shared_ptr<Owner>>& owner, const Tally& tally)
     : owner_(owner), tally_(tally), values_(owner.rpc_sync<give_values>()) {}
 
-void OwnedParameters::pull(torch::nn::Module& network, torch::nn::Module& average) {
+void OwnedParameters::pull(Module& network, Module& average) {
   copy_values(values_.network, network);
   copy_values(values_.average, average);
 }
 
-shared::Update OwnedParameters::step(const torch::nn::Module& network, int64_t samples) {
+shared::Update OwnedParameters::step(const Module& network, int64_t samples) {
   Owner::Delivery delivery{values_.version, samples, gradients_of(network), tally_.steps - steps_told_, {}};
   for (; episodes_told_ < tally_.episodes; ++episodes_told_)
     delivery.returns.push_back(tally_.returns[static_cast<size_t>(episodes_told_) % Tally::most_episodes]);

@@ -53,7 +53,7 @@ class Owner {
   Progress progress() const;
 
   /// Copies the values into a network of the same kind; gives their version.
-  uint64_t copy_to(torch::nn::Module& network);
+  uint64_t copy_to(Module& network);
   /// The model and what was counted, as parts of a checkpoint.
   void save(const std::string& checkpoint);
   void load(const std::string& checkpoint);
@@ -78,8 +78,8 @@ class OwnedParameters final : public Parameters {
   /// `tally`: of the worker, which tells what it has done.
   OwnedParameters(const RRef<std::shared_ptr<Owner>>& owner, const Tally& tally);
 
-  void pull(torch::nn::Module& network, torch::nn::Module& average) override;
-  shared::Update step(const torch::nn::Module& network, int64_t samples) override;
+  void pull(Module& network, Module& average) override;
+  shared::Update step(const Module& network, int64_t samples) override;
 
   bool told_to_stop() const { return values_.stop; }
 

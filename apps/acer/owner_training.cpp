@@ -9,6 +9,7 @@
 
 #include "acer/best.h"
 #include "acer/checkpoint.h"
+#include "acer/config.h"
 #include "acer/crew.h"
 #include "acer/environments/registry.h"
 #include "acer/stream.h"

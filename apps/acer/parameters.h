@@ -1,7 +1,8 @@
 #pragma once
 
 #include <farad/shared.h>
-#include <torch/nn/module.h>
+
+#include "acer/module.h"
 
 namespace farad::acer {
 
@@ -11,9 +12,9 @@ class Parameters {
   virtual ~Parameters() = default;
 
   /// Values of one version of the policy and of one version of its average, which may be an older one.
-  virtual void pull(torch::nn::Module& network, torch::nn::Module& average) = 0;
+  virtual void pull(Module& network, Module& average) = 0;
   /// By the gradients of the network that was pulled into, which are the mean over so many samples.
-  virtual shared::Update step(const torch::nn::Module& network, int64_t samples) = 0;
+  virtual shared::Update step(const Module& network, int64_t samples) = 0;
 };
 
 }  // namespace farad::acer

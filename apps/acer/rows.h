@@ -23,8 +23,9 @@ at::Tensor as_tensor(const std::vector<Value>& rows, int64_t width, at::ScalarTy
 }
 
 inline void append(const at::Tensor& tensor, std::vector<double>& to) {
-  const auto values = tensor.detach().to(at::kDouble).contiguous();
-  to.insert(to.end(), values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
+  const auto values = tensor.contiguous();
+  const auto add = [&](const auto* from) { to.insert(to.end(), from, from + values.numel()); };
+  values.scalar_type() == at::kDouble ? add(values.data_ptr<double>()) : add(values.data_ptr<float>());
 }
 
 }  // namespace farad::acer

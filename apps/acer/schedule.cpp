@@ -73,7 +73,7 @@ class Past {
  public:
   Past(SharedModel& shared, uint64_t most_stale) : model_(shared.model), most_(most_stale + 1) { keep(); }
 
-  void pull(const Scheduled& what, torch::nn::Module& network, torch::nn::Module& average) {
+  void pull(const Scheduled& what, Module& network, Module& average) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return failed_ || version_ >= std::max(what.version_read, what.average_read); });
     if (failed_) throw Over();
@@ -82,7 +82,7 @@ class Past {
     copy(versions_.at(what.average_read).average, average);
   }
 
-  shared::Update step(const Scheduled& what, const torch::nn::Module& network) {
+  shared::Update step(const Scheduled& what, const Module& network) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return failed_ || version_ + 1 == what.version; });
     if (failed_) throw Over();
@@ -107,7 +107,7 @@ class Past {
     versions_[version_] = model_.snapshot();
     if (version_ >= most_) versions_.erase(version_ - most_);
   }
-  static void copy(const std::vector<std::pair<std::string, at::Tensor>>& from, const torch::nn::Module& to) {
+  static void copy(const std::vector<std::pair<std::string, at::Tensor>>& from, const Module& to) {
     const auto there = to.parameters();
     for (size_t i = 0; i < there.size(); ++i) there[i].copy_(from[i].second);
   }
@@ -125,8 +125,8 @@ class ScheduledParameters final : public Parameters {
  public:
   ScheduledParameters(Past& past, const std::vector<Scheduled>& updates) : past_(past), updates_(updates) {}
 
-  void pull(torch::nn::Module& network, torch::nn::Module& average) override { past_.pull(next(), network, average); }
-  shared::Update step(const torch::nn::Module& network, int64_t) override {
+  void pull(Module& network, Module& average) override { past_.pull(next(), network, average); }
+  shared::Update step(const Module& network, int64_t) override {
     const auto update = past_.step(next(), network);
     ++done_;
     return update;

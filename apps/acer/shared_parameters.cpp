@@ -13,7 +13,7 @@
 namespace farad::acer {
 namespace {
 
-shared::Model create(const std::string& name, torch::nn::Module& network, const Settings& settings) {
+shared::Model create(const std::string& name, Module& network, const Settings& settings) {
   shared::Options options;
   options.policy = settings.policy;
   // As long as updates of others may take that this process waits for, or that are in their way.
@@ -36,13 +36,13 @@ detail::OptimizerSettings optimizer_of(const Settings& settings) {
 SharedModel::SharedModel(const std::string& name, const NetworkShape& shape, const Settings& settings)
     : network(make_network(shape, random_of(settings, Stream::Network))), model(create(name, *network, settings)) {}
 
-std::vector<at::Tensor> gradients_of(const torch::nn::Module& network) {
+std::vector<at::Tensor> gradients_of(const Module& network) {
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : network.parameters()) gradients.push_back(parameter.grad());
   return gradients;
 }
 
-void SharedParameters::pull(torch::nn::Module& network, torch::nn::Module& average) {
+void SharedParameters::pull(Module& network, Module& average) {
   average_read_ = shared_.model.pull_average(average);
   if (shared_.model.policy() != shared::Policy::Averaged) {
     shared_.model.pull(network);  // Last: this is the version that the gradients are of.
@@ -54,7 +54,7 @@ void SharedParameters::pull(torch::nn::Module& network, torch::nn::Module& avera
   for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
 }
 
-shared::Update SharedParameters::step(const torch::nn::Module& network, int64_t samples) {
+shared::Update SharedParameters::step(const Module& network, int64_t samples) {
   const auto update = step_with_others(gradients_of(network), static_cast<double>(samples));
   if (log_) {
     put(*log_, Scheduled{update.version_read, average_read_, update.version});

@@ -17,8 +17,7 @@ detail::OptimizerSettings optimizer_of(const Settings& settings);
 struct SharedModel {
   SharedModel(const std::string& name, const NetworkShape& shape, const Settings& settings);
 
-  std::shared_ptr<torch::nn::Module>
-      network;  ///< bound to the segment or, where each process has a copy of its own, to that
+  std::shared_ptr<Module> network;  ///< bound to the segment or, where each process has a copy of its own, to that
   shared::Model model;
 };
 
@@ -28,7 +27,7 @@ struct Scheduled {
 };
 
 /// The gradients of a network's parameters, in their order.
-std::vector<at::Tensor> gradients_of(const torch::nn::Module& network);
+std::vector<at::Tensor> gradients_of(const Module& network);
 
 /// That as an actor-learner sees it.
 class SharedParameters final : public Parameters {
@@ -36,8 +35,8 @@ class SharedParameters final : public Parameters {
   /// Each update is written to the log, if there is one, as soon as it was made.
   explicit SharedParameters(SharedModel& shared, std::ostream* log = nullptr) : shared_(shared), log_(log) {}
 
-  void pull(torch::nn::Module& network, torch::nn::Module& average) override;
-  shared::Update step(const torch::nn::Module& network, int64_t samples) override;
+  void pull(Module& network, Module& average) override;
+  shared::Update step(const Module& network, int64_t samples) override;
 
  private:
   shared::Update step_with_others(const std::vector<at::Tensor>& gradients, double samples);

@@ -1,11 +1,9 @@
 #include "acer/training.h"
 
 #include <farad/error.h>
-#include <farad/version.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <torch/version.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,6 +17,7 @@
 
 #include "acer/best.h"
 #include "acer/checkpoint.h"
+#include "acer/config.h"
 #include "acer/environments/registry.h"
 #include "acer/event_file.h"
 #include "acer/plot.h"
@@ -42,23 +41,11 @@ void write_text(const std::string& path, const std::string& text) {
   if (!out.flush()) throw Error("[acer] cannot write " + path);
 }
 
-size_t bytes_of(const torch::nn::Module& network) {
+size_t bytes_of(const Module& network) {
   size_t bytes = 0;
   for (const auto& parameter : network.parameters()) bytes += parameter.nbytes();
   return bytes;
 }
-
-}  // namespace
-
-void write_config(const Settings& settings) {
-  char host[256] = {};
-  ::gethostname(host, sizeof host - 1);
-  write_text(settings.out + "/config.json", "{\n\"farad\": \"" FARAD_VERSION "\",\n\"torch\": \"" TORCH_VERSION
-                                            "\",\n\"host\": \"" +
-                                                std::string(host) + "\",\n\"settings\": " + to_json(settings) + "}\n");
-}
-
-namespace {
 
 /// The process that started all others: it looks after them and writes down what they do, and computes nothing.
 class Coordinator {

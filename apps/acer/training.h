@@ -20,9 +20,6 @@ struct Result {
   std::vector<Evaluation> evaluations;
 };
 
-/// Writes what decides a training, and where it is, to config.json in its directory.
-void write_config(const Settings& settings);
-
 /// Trains with the settings' number of processes, and one more that evaluates, and writes what comes of it to the
 /// settings' directory; tells of it on standard output. `board.stop` ends it early and in good order.
 ///

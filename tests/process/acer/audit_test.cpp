@@ -27,6 +27,7 @@ TEST(Audit, FindsAcerCorrect) {
       const auto done = audit({"--dtype", type}, environment);
       EXPECT_EQ(done.code, 0) << done.said;
       EXPECT_THAT(done.said, HasSubstr("STALE-CORRECT"));
+      EXPECT_THAT(done.said, HasSubstr("gradients are longer than 10"));  // C4
     }
   }
 }

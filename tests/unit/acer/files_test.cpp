@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/serialize/input-archive.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,7 @@ namespace farad::acer {
 namespace {
 
 using test::TemporaryDirectory;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 // --- What TensorBoard reads ---
@@ -302,6 +304,19 @@ TEST(BestPolicy, IsTheOneThatWasEvaluatedBest) {
   agent->network().load(archive);
   agent->follow_network();
   EXPECT_NEAR(evaluate(*agent, settings).greedy.mean, *std::max_element(means.begin(), means.end()), 1e-5);
+}
+
+TEST(Config, SaysWhatTheProgramWasBuiltFrom) {
+  TemporaryDirectory directory;
+  const auto done = acer({"--env", "Catch", "--workers", "1", "--steps", "20", "--replay-ratio", "0", "--hidden", "4",
+                          "--evaluation-episodes", "1", "--out", directory.path()});
+  ASSERT_EQ(done.code, 0) << done.said;
+  std::ostringstream config;
+  config << std::ifstream(directory.file("config.json")).rdbuf();
+  EXPECT_THAT(config.str(), ContainsRegex("\"build\": \"[0-9a-f]{40}\""));
+  EXPECT_THAT(config.str(), ContainsRegex("\"compiler\": \"(g\\+\\+|clang) [0-9]+"));
+  EXPECT_THAT(config.str(), HasSubstr("\"torch\": \"" TORCH_VERSION "\""));
+  EXPECT_THAT(config.str(), HasSubstr("\"env\": \"Catch\""));
 }
 
 TEST(Compare, DrawsRunsAndTellsWhenTheyWereSolved) {

@@ -94,7 +94,7 @@ class LocalParameters final : public Parameters {
   explicit LocalParameters(const Settings& settings)
       : network_(make_network(settings.shape(make_environment(settings.environment)->spec()), Random(5))) {}
 
-  void pull(torch::nn::Module& network, torch::nn::Module& average) override {
+  void pull(Module& network, Module& average) override {
     const c10::NoGradGuard no_grad;
     const auto values = network_->parameters();
     for (auto* to : {&network, &average}) {
@@ -102,7 +102,7 @@ class LocalParameters final : public Parameters {
       for (size_t i = 0; i < values.size(); ++i) there[i].copy_(values[i]);
     }
   }
-  shared::Update step(const torch::nn::Module& network, int64_t) override {
+  shared::Update step(const Module& network, int64_t) override {
     const c10::NoGradGuard no_grad;
     const auto values = network_->parameters(), by = network.parameters();
     for (size_t i = 0; i < values.size(); ++i) values[i].sub_(by[i].grad(), 0.01);
@@ -122,7 +122,7 @@ class LocalParameters final : public Parameters {
   }
 
  private:
-  std::shared_ptr<torch::nn::Module> network_;
+  std::shared_ptr<Module> network_;
   uint64_t version_ = 0;
 };
 
@@ -186,12 +186,12 @@ struct Seen {
 Seen seen_with(Fault fault, double largest_gradient) {
   class Counting final : public Parameters {
    public:
-    void pull(torch::nn::Module&, torch::nn::Module& average) override {
+    void pull(Module&, Module& average) override {
       const c10::NoGradGuard no_grad;
       ++pulls_;
       for (const auto& parameter : average.parameters()) parameter.fill_(pulls_);
     }
-    shared::Update step(const torch::nn::Module& network, int64_t) override {
+    shared::Update step(const Module& network, int64_t) override {
       gradients.push_back(network.parameters().front().grad().max().item<double>());
       return {};
     }

@@ -26,7 +26,9 @@ ActorLearner::ActorLearner(const Settings& settings, Parameters& parameters, Tal
       replay_(settings.capacity_of_worker(), environment_->spec().observation_size, environment_->spec().actions,
               environment_->spec().amounts),
       observation_(static_cast<size_t>(environment_->spec().observation_size)),
-      after_(observation_.size()) {}
+      after_(observation_.size()) {
+  environment_->observe_in_units();
+}
 
 int64_t ActorLearner::update() {
   if (replays_left_ > 0) {

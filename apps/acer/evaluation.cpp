@@ -34,6 +34,7 @@ Evaluation::Returns play(Agent& agent, Environment& environment, int episodes, b
 
 Evaluation evaluate(Agent& agent, const Settings& settings) {
   const auto environment = make_environment(settings.environment);
+  environment->observe_in_units();
   const auto random = random_of(settings, Stream::Evaluation);
   Evaluation evaluation;
   evaluation.greedy = play(agent, *environment, settings.evaluation_episodes, true, random);

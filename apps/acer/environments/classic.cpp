@@ -79,7 +79,12 @@ Four moved(const Four& x, const Four& slope, double time) {
 }  // namespace
 
 Acrobot::Acrobot()
-    : Environment({.name = "Acrobot-v1", .observation_size = 6, .actions = 3, .time_limit = 500, .solved = -100}) {}
+    : Environment({.name = "Acrobot-v1",
+                   .observation_size = 6,
+                   .actions = 3,
+                   .time_limit = 500,
+                   .solved = -100,
+                   .units = {1, 1, 1, 1, 2, 4}}) {}
 
 void Acrobot::begin(Random& random) {
   for (double& x : x_) x = random.uniform(-0.1, 0.1);
@@ -112,7 +117,12 @@ void Acrobot::set_state(std::span<const double> state) { std::copy_n(state.begin
 // --- MountainCar ---
 
 MountainCar::MountainCar()
-    : Environment({.name = "MountainCar-v0", .observation_size = 2, .actions = 3, .time_limit = 200, .solved = -110}) {}
+    : Environment({.name = "MountainCar-v0",
+                   .observation_size = 2,
+                   .actions = 3,
+                   .time_limit = 200,
+                   .solved = -110,
+                   .units = {0.5, 0.02f}}) {}
 
 void MountainCar::begin(Random& random) {
   x_ = random.uniform(-0.6, -0.4);

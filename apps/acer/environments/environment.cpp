@@ -7,7 +7,7 @@ namespace farad::acer {
 void Environment::reset(Random& random, std::span<float> observation) {
   begin(random);
   elapsed_ = 0;
-  observe(observation);
+  tell(observation);
 }
 
 Outcome Environment::step(const Action& action, Random& random, std::span<float> observation) {
@@ -24,8 +24,14 @@ Outcome Environment::step(const Action& action, Random& random, std::span<float>
   ++elapsed_;
   if (spec_.time_limit > 0 && elapsed_ >= spec_.time_limit && !outcome.terminated) outcome.truncated = true;
   if (outcome.over()) elapsed_ = -1;
-  observe(observation);
+  tell(observation);
   return outcome;
+}
+
+void Environment::tell(std::span<float> observation) const {
+  observe(observation);
+  if (!in_units_) return;
+  for (size_t i = 0; i < spec_.units.size(); ++i) observation[i] /= spec_.units[i];
 }
 
 std::vector<double> Environment::save() const {
@@ -38,7 +44,7 @@ void Environment::load(std::span<const double> saved, std::span<float> observati
   if (saved.empty()) throw Error("[acer] " + spec_.name + ": nothing was saved that could be loaded");
   set_state(saved.first(saved.size() - 1));
   elapsed_ = static_cast<int64_t>(saved.back());
-  observe(observation);
+  tell(observation);
 }
 
 void Environment::set_state(std::span<const double>) {

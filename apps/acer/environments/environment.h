@@ -21,6 +21,8 @@ struct Spec {
   int64_t time_limit = 0;          ///< an episode is cut off after so many steps; 0: never
   double reward_scale = 1;         ///< what brings the rewards of a few dozen steps close to 1, to learn from
   std::optional<double> solved{};  ///< the mean return at which it counts as solved
+  /// What observations are about as large as, one by one, where that is far from 1; empty: nowhere.
+  std::vector<float> units{};
 };
 
 struct Action {
@@ -44,6 +46,9 @@ class Environment {
   virtual ~Environment() = default;
 
   const Spec& spec() const { return spec_; }
+  /// From now on what is observed is told in the spec's units, to learn from: a network sees little of what is small
+  /// beside other things that it sees.
+  void observe_in_units() { in_units_ = true; }
 
   /// Begins an episode; `observation` has room for spec().observation_size numbers.
   void reset(Random& random, std::span<float> observation);
@@ -67,8 +72,11 @@ class Environment {
   virtual void set_state(std::span<const double> state);
 
  private:
+  void tell(std::span<float> observation) const;
+
   const Spec spec_;
   int64_t elapsed_ = -1;  // no episode
+  bool in_units_ = false;
 };
 
 }  // namespace farad::acer

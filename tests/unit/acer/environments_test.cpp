@@ -168,6 +168,21 @@ TEST(Environments, ASavedEpisodeGoesOnAsItWould) {
   }
 }
 
+TEST(Environments, WhatIsLearnedFromIsToldInUnitsOfWhatIsUsual) {
+  for (const auto& name : environment_names()) {
+    const auto plain = make_environment(name), told = make_environment(name);
+    told->observe_in_units();
+    const auto& units = plain->spec().units;
+    const auto size = static_cast<size_t>(plain->spec().observation_size);
+    ASSERT_TRUE(units.empty() || units.size() == size) << name;
+    std::vector<float> seen(size), seen_in_units(size);
+    Random one(3), other(3);
+    plain->reset(one, seen);
+    told->reset(other, seen_in_units);
+    for (size_t i = 0; i < size; ++i) EXPECT_EQ(seen_in_units[i], units.empty() ? seen[i] : seen[i] / units[i]) << name;
+  }
+}
+
 TEST(Environments, StreamsOfOneSeedDiffer) {
   EXPECT_NE(Random(1, 1).next(), Random(1, 2).next());
   EXPECT_NE(Random(1, 1).next(), Random(2, 1).next());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <concepts>
 #include <cstring>
 #include <map>
@@ -91,6 +92,34 @@ template <>
 struct Codec<double> {
   static void write(Writer& out, double value) { out.real(value); }
   static bool read(Reader& in, double& value) { return in.real(value); }
+};
+/// Two doubles hold the mantissa of any long double that there is; the exponent, which they cannot, goes beside them.
+template <>
+struct Codec<long double> {
+  static void write(Writer& out, long double value) {
+    int exponent = 0;
+    const long double mantissa = std::isfinite(value) ? std::frexp(value, &exponent) : value;
+    const auto high = static_cast<double>(mantissa);
+    const auto low = std::isfinite(value) ? static_cast<double>(mantissa - high) : 0.0;
+    out.begin_array(3);
+    out.real(high);
+    out.real(low);
+    out.integer(exponent);
+    out.end();
+  }
+  static bool read(Reader& in, long double& value) {
+    using Range = std::numeric_limits<int>;
+    double high = 0, low = 0;
+    int64_t exponent = 0;
+    if (!in.begin_array_of(3, "a long double") || !in.real(high) || !in.real(low) ||
+        !in.integer(exponent, Range::min(), Range::max())) {
+      return false;
+    }
+    in.end();
+    const long double mantissa = low == 0 ? high : static_cast<long double>(high) + low;  // A zero keeps its sign.
+    value = std::ldexp(mantissa, static_cast<int>(exponent));
+    return true;
+  }
 };
 template <>
 struct Codec<std::string> {

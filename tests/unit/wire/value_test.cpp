@@ -78,6 +78,15 @@ TEST(Value, NumbersOfEveryTypeComeBack) {
   EXPECT_EQ(round_trip(Colour::Blue), Colour::Blue);
 }
 
+TEST(Value, LongDoublesComeBackWhole) {
+  using Range = std::numeric_limits<long double>;
+  const long double third = 1.0L / 3;
+  ASSERT_TRUE(Range::digits == 53 || third != static_cast<double>(third));
+  expect_back(third, -third * Range::max(), Range::denorm_min(), Range::infinity(), 0.0L);
+  EXPECT_TRUE(std::signbit(round_trip(-0.0L)));
+  EXPECT_TRUE(std::isnan(round_trip(Range::quiet_NaN())));
+}
+
 TEST(Value, ContainersComeBack) {
   expect_back(std::string("text"), std::string(), std::string(70'000, 'x'), std::string("with\0zero", 9));
   expect_back(std::vector<int>{1, 2, 3}, std::vector<int>{}, std::vector<bool>{true, false},

@@ -59,6 +59,12 @@ void flush_output() {
   std::fflush(nullptr);
 }
 
+/// How long those may go on who did not fail, once somebody has: they see its loss, and may have something to do.
+constexpr auto time_to_end = std::chrono::seconds(10);
+
+/// What a child tells when its function has returned.
+constexpr char all_went_well = '\1';
+
 /// What a child tells of its failure before it ends: type, text and hops, each ended by a zero.
 void tell(int pipe, const rpc::Failure& failure) {
   constexpr size_t most_text = 16'384;  // Nobody reads before we have ended, so it must fit into the pipe.
@@ -86,16 +92,23 @@ void await_an_end(const std::vector<Child>& children, std::optional<std::chrono:
   ::poll(watched.data(), watched.size(), span ? static_cast<int>(span->count()) : -1);
 }
 
+/// How likely a failure is what the others come from.
+enum class Blame { Cause, EndedAsIfWell, LostAnother };
+
 struct Failed {
   std::exception_ptr error;
-  bool by_another = false;  ///< only because another was lost
+  Blame blame = Blame::Cause;
 };
 
 /// Of one that has ended. Does not wait: a program that it started may have the other end.
-std::vector<std::string> told_by(int pipe) {
+std::string told_by(int pipe) {
   std::string bytes;
   char some[4096];
   for (ssize_t n; (n = ::read(pipe, some, sizeof(some))) > 0;) bytes.append(some, static_cast<size_t>(n));
+  return bytes;
+}
+
+std::vector<std::string> parts_of(const std::string& bytes) {
   std::vector<std::string> parts;
   for (size_t at = 0, end; (end = bytes.find('\0', at)) != bytes.npos; at = end + 1) {
     parts.push_back(bytes.substr(at, end - at));
@@ -109,12 +122,19 @@ Failed lost(const Child& child, const std::string& how) {
 
 std::optional<Failed> failure_of(const Child& child, int status) {
   if (WIFSIGNALED(status)) return lost(child, std::string(" was ended by ") + ::strsignal(WTERMSIG(status)));
-  if (WEXITSTATUS(status) == 0) return {};
-  const auto told = told_by(child.said.get());
-  if (told.size() < 2) return lost(child, " ended with exit code " + std::to_string(WEXITSTATUS(status)));
+  const auto bytes = told_by(child.said.get());
+  if (bytes.starts_with(all_went_well)) return {};
+  const auto told = parts_of(bytes);
+  if (told.size() < 2) {
+    const int code = WEXITSTATUS(status);
+    auto failed = lost(child, " ended with exit code " + std::to_string(code) + " before its function returned");
+    if (code == 0) failed.blame = Blame::EndedAsIfWell;
+    return failed;
+  }
   std::vector<std::string> hops{"spawn", child.name};
   hops.insert(hops.end(), told.begin() + 2, told.end());
-  return Failed{std::make_exception_ptr(RemoteError(std::move(hops), told[0], told[1])), told[0] == "farad::PeerLost"};
+  return Failed{std::make_exception_ptr(RemoteError(std::move(hops), told[0], told[1])),
+                told[0] == "farad::PeerLost" ? Blame::LostAnother : Blame::Cause};
 }
 
 /// Takes in those that have ended; with WNOHANG as option, without waiting for the others.
@@ -152,6 +172,7 @@ void bear(std::vector<Child>& children, const std::function<void(Worker&)>& fn, 
       ::_exit(1);
     });
     flush_output();
+    [[maybe_unused]] const ssize_t n = ::write(tells.get(), &all_went_well, 1);
     ::_exit(0);
   }
   auto& child = children.emplace_back(options.name.empty() ? "worker" + std::to_string(options.rank) : options.name,
@@ -194,23 +215,20 @@ void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options)
   });
   for (options.rank = 0; options.rank < n; ++options.rank) bear(children, fn, options);
 
-  // Whoever failed because it lost another may be seen first: a process that ends lets go of what its peers watch some
-  // time before it has ended. So look a little longer for the cause, and not for ever, for it may only be stuck.
-  const auto cause = [&] {
-    return std::find_if(failures.begin(), failures.end(), [](const Failed& f) { return !f.by_another; });
-  };
   using Clock = std::chrono::steady_clock;
-  std::optional<Clock::time_point> patience;  // From the first failure on.
-  while (!children.empty() && cause() == failures.end()) {
-    if (!failures.empty() && !patience) patience = Clock::now() + std::chrono::seconds(1);
-    if (patience && Clock::now() >= *patience) break;
-    std::optional<std::chrono::milliseconds> span;
-    if (patience) span = std::chrono::ceil<std::chrono::milliseconds>(*patience - Clock::now());
+  std::optional<Clock::time_point> end;  // Of those who go on when somebody has failed.
+  while (!children.empty() && (!end || Clock::now() < *end)) {
+    using std::chrono::milliseconds;
+    std::optional<milliseconds> span;
+    if (end) span = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*end - Clock::now()));
     await_an_end(children, span);
     bury(children, failures, WNOHANG);
+    if (!failures.empty() && !end) end = Clock::now() + time_to_end;
   }
   if (failures.empty()) return;
-  std::rethrow_exception((cause() == failures.end() ? failures.begin() : cause())->error);
+  // Not always the first that was seen: a process that ends lets go of what its peers watch some time before it has
+  // ended, so one of them may have failed of it by then.
+  std::rethrow_exception(std::ranges::min_element(failures, {}, &Failed::blame)->error);
 }
 
 void spawn_threads(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {

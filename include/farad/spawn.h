@@ -7,7 +7,8 @@
 namespace farad {
 
 /// Runs fn(worker) in n processes of this machine, each a member of one group; returns when all are done. What the
-/// first to fail threw is thrown here as RemoteError, its death as PeerLost; the others are ended then.
+/// first to fail threw is thrown here as RemoteError, its death as PeerLost: also by exit(), with whatever code, before
+/// fn has returned. The others go on, and see its loss; what is still there 10 seconds later is ended.
 ///
 /// Forks: call it before libtorch ran in parallel, a Worker joined or a thread was started; later it throws, and says
 /// so. A shared::Model may be there: each process that uses it is a worker of its own.

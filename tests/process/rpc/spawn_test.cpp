@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -132,6 +133,42 @@ TEST(Spawn, DeathOfAMemberIsThrownAsItsLoss) {
   }
   EXPECT_THAT(message_of<PeerLost>([] { spawn(2, [](Worker& worker) { _exit(worker.rank() == 1 ? 7 : 0); }); }),
               AllOf(HasSubstr("worker1"), HasSubstr("7")));
+}
+
+TEST(Spawn, EndingBeforeTheFunctionReturnsIsALossWhateverTheCode) {
+  EXPECT_THAT(message_of<PeerLost>([] {
+                spawn(2, [](Worker& worker) {
+                  if (worker.rank() == 1) _exit(0);
+                  worker.barrier();
+                });
+              }),
+              AllOf(HasSubstr("worker1"), HasSubstr("0")));
+}
+
+int64_t add_one(int64_t x) { return x + 1; }
+
+/// Returns once `pid` is no more, not even as one that its parent has not looked after; or after a while.
+void await_burial(pid_t pid) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (::kill(pid, 0) == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+}
+
+TEST(Spawn, ThoseWhoDoNotFailSeeTheLossAndGoOn) {
+  Shared process, went_on;
+  const auto member = [&](Worker& worker) {
+    if (worker.rank() == 1) *process = getpid();
+    worker.barrier();
+    if (worker.rank() == 1) raise(SIGKILL);
+    await_burial(*process);  // From here on the parent knows.
+    const bool called = worker.rpc_sync<add_one>(2 - worker.rank(), 1) == 2;
+    try {
+      worker.close();
+    } catch (const PeerLost&) {
+      *went_on += called;
+    }
+  };
+  EXPECT_THROW(spawn(3, member), PeerLost);
+  EXPECT_EQ(*went_on, 2);
 }
 
 TEST(Spawn, FailureEndsThoseWhoWait) {

@@ -8,6 +8,7 @@
 #include <farad/future.h>
 #include <farad/options.h>
 
+#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,10 @@ class Peer {
   Peer(std::string name) : who_(std::move(name)) {}
   Peer(std::string_view name) : who_(std::string(name)) {}
   Peer(int rank) : who_(rank) {}
+  /// Any other kind of integer: 0u must not be ambiguous, nor a rank beyond all ranks become one by being cut.
+  template <std::integral Rank>
+    requires(sizeof(Rank) >= sizeof(int) && !std::same_as<Rank, wchar_t> && !std::same_as<Rank, char32_t>)
+  Peer(Rank rank) : who_(std::in_range<int>(rank) ? static_cast<int>(rank) : -1) {}
   Peer(const WorkerInfo& info) : who_(info.rank) {}
 
   const std::variant<std::string, int>& who() const { return who_; }

@@ -54,6 +54,17 @@ RPC_TEST(FunctionsRunWhereTheyAreCalled) {
   EXPECT_EQ(group[1].rpc_sync<rank_here>(group[1].self()), 1);
 }
 
+RPC_TEST(RanksMayBeIntegersOfAnyKind) {
+  Group group = start(2);
+  const size_t size = 1;
+
+  EXPECT_EQ(group[0].rpc_sync<rank_here>(size), 1);
+  EXPECT_EQ(group[0].rpc_sync<rank_here>(int64_t{1}), 1);
+  EXPECT_EQ(group[1].rpc_sync<rank_here>(0u), 0);
+  EXPECT_EQ(group[1].rpc_sync<rank_here>(0L), 0);
+  EXPECT_THROW(group[0].rpc_sync<rank_here>((uint64_t{1} << 32) + 1), Error);
+}
+
 RPC_TEST(UnknownPeersAreNamed) {
   Group group = start(2);
 

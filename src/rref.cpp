@@ -7,18 +7,26 @@
 namespace farad::detail {
 namespace {
 
+std::string owner_name(const RefHandle& handle) { return handle.table->name_of(handle.owner); }
+
+/// What errors begin with: `[ref] "forward" on a value of worker1`.
+std::string text_of(const RefHandle& handle, std::string_view doing) {
+  return "[ref] \"" + std::string(doing) + "\" on a value of " + owner_name(handle);
+}
+
 /// References reach their worker through its table, which knows it weakly: a reference keeps no worker alive.
-std::shared_ptr<WorkerCore> core_of(const RefHandle& handle, const char* doing) {
+std::shared_ptr<WorkerCore> core_of(const RefHandle& handle, std::string_view doing) {
   auto core = handle.table->core().lock();
-  if (!core) throw Closed(std::string("[ref] ") + doing + ": the worker of this reference is gone");
+  if (!core) throw Closed(text_of(handle, doing) + ": the worker that held this reference is gone");
   return core;
 }
 
-void check(const RefHandle& handle, WorkerCore& core) {
+/// The worker to call from, unless it is known already that there is nothing to be called.
+std::shared_ptr<WorkerCore> caller_of(const RefHandle& handle, const Outcall& call) {
+  auto core = core_of(handle, call.function->name);
   if (auto failure = handle.failure()) std::rethrow_exception(failure);
-  if (handle.lost) {
-    throw PeerLost("[ref] the value lived on " + core.members().at(handle.owner.value).name + ", which was lost");
-  }
+  if (handle.lost) throw PeerLost(text_of(handle, call.function->name) + ", which was lost");
+  return core;
 }
 
 std::shared_ptr<RefHandle> make_at(WorkerCore& core, base::Rank owner, Outcall call, const CallOptions& options) {
@@ -46,13 +54,16 @@ std::shared_ptr<RefHandle> own(Worker& worker, std::shared_ptr<void> value, cons
                                             "RRef::local at " + file + ":" + std::to_string(where.line()));
 }
 
-WorkerInfo owner_of(const RefHandle& handle) { return core_of(handle, "owner")->members().at(handle.owner.value); }
+WorkerInfo owner_of(const RefHandle& handle) { return {owner_name(handle), handle.owner.value}; }
 
 bool is_owner(const RefHandle& handle) { return handle.hold == 0; }
 bool is_confirmed(const RefHandle& handle) { return handle.confirmed; }
 
 void* value_of(const RefHandle& handle) {
-  FARAD_CHECK(is_owner(handle), "[ref] local_value(): the value lives on another worker; use to_here()");
+  if (!is_owner(handle)) {
+    throw Error("[ref] local_value(): the value lives on " + owner_name(handle) +
+                "; use to_here(), or call a function on it");
+  }
   Promise<std::shared_ptr<void>> promise(handle.table->core().lock());
   handle.table->when_ready(handle.id, [promise](std::shared_ptr<void> value, std::exception_ptr error) {
     error ? promise.set_exception(error) : promise.set_value(std::move(value));
@@ -61,8 +72,7 @@ void* value_of(const RefHandle& handle) {
 }
 
 Packet call_on(const std::shared_ptr<RefHandle>& handle, Outcall call, const CallOptions& options) {
-  const auto core = core_of(*handle, "call");
-  check(*handle, *core);
+  const auto core = caller_of(*handle, call);
   call.object = handle->id;
   call.keep = handle;
   return core->agent().call(handle->owner, std::move(call), options);
@@ -70,8 +80,7 @@ Packet call_on(const std::shared_ptr<RefHandle>& handle, Outcall call, const Cal
 
 void start_on(const std::shared_ptr<RefHandle>& handle, Outcall call, const CallOptions& options,
               std::shared_ptr<FutureCore> future, std::function<void(Packet)> done) {
-  const auto core = core_of(*handle, "call");
-  check(*handle, *core);
+  const auto core = caller_of(*handle, call);
   call.object = handle->id;
   call.keep = handle;
   // The handle stays until the answer is there: the value must not go away under the call.
@@ -81,8 +90,7 @@ void start_on(const std::shared_ptr<RefHandle>& handle, Outcall call, const Call
 
 std::shared_ptr<RefHandle> remote_on(const std::shared_ptr<RefHandle>& handle, Outcall call,
                                      const CallOptions& options) {
-  const auto core = core_of(*handle, "remote");
-  check(*handle, *core);
+  const auto core = caller_of(*handle, call);
   call.object = handle->id;
   call.keep = handle;
   return make_at(*core, handle->owner, std::move(call), options);
@@ -93,8 +101,12 @@ std::shared_ptr<RefHandle> remote_at(const std::shared_ptr<WorkerCore>& core, in
   return make_at(*core, base::Rank(static_cast<uint16_t>(rank)), std::move(call), options);
 }
 
-ValueLimits limits_of(const RefHandle& handle) { return core_of(handle, "call")->agent().limits(); }
+ValueLimits limits_of(const RefHandle& handle, std::string_view function) {
+  return core_of(handle, function)->agent().limits();
+}
 
-std::shared_ptr<FutureHost> host_of(const RefHandle& handle) { return core_of(handle, "call"); }
+std::shared_ptr<FutureHost> host_of(const RefHandle& handle, std::string_view function) {
+  return core_of(handle, function);
+}
 
 }  // namespace farad::detail

@@ -135,7 +135,8 @@ base::Rank WorkerCore::rank_of(const Peer& peer) const {
 }
 
 void WorkerCore::check_may_end(const char* what) const {
-  FARAD_CHECK(!rpc::Incall::current() && !in_continuation, "[rpc] ", what,
+  if (!rpc::Incall::current() && !in_continuation) return;
+  throw Error("[rpc] " + std::string(what) + " of " + self().name +
               " waits for the functions and continuations that run, so none of them may call it");
 }
 
@@ -233,7 +234,10 @@ Worker Worker::join(WorkerOptions options) { return Worker(detail::WorkerCore::j
 
 Worker& Worker::current() {
   auto* core = detail::WorkerCore::current();
-  FARAD_CHECK(core, "[rpc] Worker::current(): this thread runs for no worker");
+  if (!core) {
+    throw Error(
+        "[rpc] Worker::current(): this thread runs for no worker; remote functions, continuations and spawn's do");
+  }
   return core->handle();
 }
 

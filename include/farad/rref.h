@@ -53,7 +53,7 @@ class RRef {
   template <auto Fn, class... A>
   auto rpc_async(A&&... args) const {
     using R = Result<Fn>;
-    Promise<R> promise(detail::host_of(handle()));
+    Promise<R> promise(detail::host_of(handle(), detail::pretty<Fn>()));
     detail::start_on(
         shared(), method<Fn, false>(std::forward<A>(args)...), {}, promise.future().core(),
         [promise](detail::Packet packet) { detail::fulfil<R>(promise, std::move(packet), detail::pretty<Fn>()); });
@@ -78,14 +78,14 @@ class RRef {
     (void)&Known::known;
     detail::Outcall call{&Known::function, {}, {}};
     detail::Writer out(call.arguments.body, call.arguments.tensors, call.arguments.references,
-                       detail::limits_of(handle()));
+                       detail::limits_of(handle(), detail::pretty<Fn>()));
     detail::write_each(out, typename Values::type(std::forward<A>(args)...));
     return call;
   }
 
   const detail::RefHandle& handle() const { return *shared(); }
   const std::shared_ptr<detail::RefHandle>& shared() const {
-    TORCH_CHECK(handle_, "[ref] this RRef refers to nothing: it was default-constructed");
+    if (!handle_) throw Error("[ref] this RRef refers to nothing: it was default-constructed");
     return handle_;
   }
 

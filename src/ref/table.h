@@ -99,6 +99,7 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
   Table(base::Rank self, uint64_t birth, Services services);
 
   const std::weak_ptr<detail::WorkerCore>& core() const { return services_.core; }
+  std::string name_of(base::Rank rank) const { return services_.name_of(rank); }
 
   std::shared_ptr<detail::RefHandle> own(std::shared_ptr<void> value, std::string origin);
   /// For a value that `owner` is about to be asked to make.

@@ -44,9 +44,10 @@ void start_on(const std::shared_ptr<RefHandle>&, Outcall call, const CallOptions
 std::shared_ptr<RefHandle> remote_on(const std::shared_ptr<RefHandle>&, Outcall call, const CallOptions& options);
 std::shared_ptr<RefHandle> remote_at(const std::shared_ptr<WorkerCore>&, int rank, Outcall call,
                                      const CallOptions& options);
-std::shared_ptr<FutureHost> host_of(const RefHandle&);
+/// Both throw Closed, naming the function that is to be called, if there is no worker any more to call from.
+std::shared_ptr<FutureHost> host_of(const RefHandle&, std::string_view function);
 /// Of values that its worker sends.
-ValueLimits limits_of(const RefHandle&);
+ValueLimits limits_of(const RefHandle&, std::string_view function);
 
 /// A method of an object, whether the value is that object or holds it (a module holder, a smart pointer).
 template <class T, auto Fn, class... A>

@@ -88,8 +88,19 @@ TEST_P(RRefSuite, AValueThatCannotTravelIsUsedWhereItLives) {
     EXPECT_EQ(engine.rpc_sync<twice>(1), 17);
     EXPECT_EQ(engine.remote<&Engine::scaled>(at::ones({2})).to_here()[0].item<int64_t>(), 9);
     EXPECT_TRUE(engine.confirmed());
-    EXPECT_THROW(engine.local_value(), c10::Error);
+    EXPECT_THAT([&] { engine.local_value(); }, testing::ThrowsMessage<Error>(testing::HasSubstr("worker1")));
   });
+}
+
+TEST_P(RRefSuite, OutlivesItsWorkerAndNamesTheOwner) {
+  RRef<at::Tensor> kept;
+  run(2, [&](Worker& worker) {
+    kept = worker.remote<make_tensor>("worker1");
+    kept.to_here();
+  });
+  EXPECT_EQ(kept.owner().name, "worker1");
+  EXPECT_THAT([&] { kept.to_here(); }, testing::ThrowsMessage<Closed>(testing::AllOf(testing::HasSubstr("to_here"),
+                                                                                     testing::HasSubstr("worker1"))));
 }
 
 TEST_P(RRefSuite, ItIsFreedWhenTheLastHandleGoes) {

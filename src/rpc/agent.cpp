@@ -70,16 +70,15 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
   if (!call.arguments.references.empty()) header.loans = host_.references().lend(to, call.arguments.references);
   begin_work();
   uint64_t id = 0;
-  if (!call.one_way)
-    id = pending_.add({to, {call.function, call.name}, deadline, since, std::move(done), {}, call.keep, made});
+  const Callee callee{call.function, call.name};
+  if (!call.one_way) id = pending_.add({to, callee, deadline, since, std::move(done), {}, call.keep, made});
   try {
     auto message = encode_call(id, header, std::move(call.arguments));
     message.forgotten = call.one_way;
     wire::to_host(message, wire::Complete::InCurrentStreams).raise();
     // By `since`: whoever waits for the reply itself has told us no deadline, and keeps its time all the same.
-    const auto incarnation = fabric_->driver().driving_here()
-                                 ? post(to, std::move(message))
-                                 : send_in_time(to, rpc::name_of(call), std::move(message), since, timeout);
+    const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
+                                                              : send_in_time(to, std::move(message), since, timeout);
     if (made) made->went({to, incarnation});
     ending_->sent({to, incarnation});
     if (!header.loans.empty() || header.makes) {
@@ -88,9 +87,7 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
     if (call.one_way) {
       end_work();
     } else if (auto lost = pending_.sent(id, incarnation)) {
-      complete(
-          *lost,
-          {{Code::PeerLost, "[rpc] call of \"" + lost->callee.text() + "\" to " + name_of(to) + ": lost it"}, {}, {}});
+      complete(*lost, {{Code::PeerLost, text_of(to, callee) + ": lost it"}, {}, {}});
     }
   } catch (...) {
     if (made) made->never_went();
@@ -98,18 +95,18 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
     // If somebody else has taken it, because we end, then that is how it ends.
     if (!call.one_way && !pending_.take(id)) return id;
     end_work();
-    throw;
+    const auto why = base::status_of(std::current_exception());
+    Status(why.code(), text_of(to, callee) + ": " + why.message()).raise();
   }
   return id;
 }
 
-base::Incarnation Agent::send_in_time(Rank to, std::string_view function, wire::Message message, base::TimePoint since,
+base::Incarnation Agent::send_in_time(Rank to, wire::Message message, base::TimePoint since,
                                       std::chrono::milliseconds timeout) {
   try {
     return fabric_->send(to, std::move(message), base::deadline_after(since, timeout));
   } catch (const Timeout& full) {
-    throw Timeout("[rpc] call of \"" + std::string(function) + "\" to " + name_of(to) + ": not sent in " +
-                  base::to_text(timeout) + ": " + full.what_without_backtrace());
+    throw Timeout("not sent in " + base::to_text(timeout) + ": " + full.what_without_backtrace());
   }
 }
 
@@ -146,8 +143,7 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
       withdraw.release();
       give_up(std::move(*mine), id);
       end_work();
-      throw Timeout("[rpc] call of \"" + callee.text() + "\" to " + name_of(to) + ": no reply in " +
-                    base::to_text(timeout));
+      throw Timeout(text_of(to, callee) + ": no reply in " + base::to_text(timeout));
     }
     fabric_->driver().wait(*waiter, base::never);  // Somebody is completing it right now.
   }
@@ -209,10 +205,8 @@ void Agent::expire_calls() {
     for (auto& [id, call] : pending_.take_expired(fabric_->runtime().now(), next)) {
       give_up(call, id);
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - call.since);
-      complete(call, {{Code::Timeout, "[rpc] call of \"" + call.callee.text() + "\" to " + name_of(call.to) +
-                                          ": no reply in " + base::to_text(waited)},
-                      {},
-                      {}});
+      complete(call,
+               {{Code::Timeout, text_of(call.to, call.callee) + ": no reply in " + base::to_text(waited)}, {}, {}});
     }
     next = std::min(next, delayed_.run_due(fabric_->runtime().now()));
     timer_next_.store(next);
@@ -236,12 +230,17 @@ std::function<std::string(Rank)> Agent::naming() const {
   return [names = names_](Rank rank) { return rpc::name_of(rank, names); };
 }
 
+std::string Agent::text_of(Rank to, const Callee& callee) const {
+  return "[rpc] call of \"" + callee.text() + "\" to " + name_of(to);
+}
+
 std::exception_ptr Agent::error_of(const Outcome& outcome, Rank to, const Callee& callee) {
   if (!outcome.status.ok()) return outcome.status.exception();
   if (!outcome.failure) return nullptr;
   const Failure& failure = *outcome.failure;
   if (failure.code != Code::RemoteError) {
-    return Status(failure.code, failure.text + " (called at " + name_of(to) + ")").exception();
+    return Status(failure.code, failure.text + " (call of \"" + callee.text() + "\" to " + name_of(to) + ")")
+        .exception();
   }
   std::vector<std::string> hops{name_of(fabric_->self().rank), name_of(to) + " \"" + callee.text() + "\""};
   hops.insert(hops.end(), failure.hops.begin(), failure.hops.end());
@@ -290,9 +289,7 @@ void Agent::end(const std::string& why) {
   timer_parker_->unpark();
   timer_.reset();
   for (auto& call : pending_.take_all()) {
-    complete(
-        call,
-        {{Code::Closed, "[rpc] call of \"" + call.callee.text() + "\" to " + name_of(call.to) + ": " + why}, {}, {}});
+    complete(call, {{Code::Closed, text_of(call.to, call.callee) + ": " + why}, {}, {}});
   }
   decltype(given_up_) let_go;
   {

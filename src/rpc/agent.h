@@ -105,13 +105,15 @@ class Agent final : private net::Sink {
   uint64_t send(base::Rank to, detail::Outcall call, base::TimePoint deadline, std::chrono::milliseconds timeout,
                 std::function<void(Outcome)> done);
   /// Waits while the queue to that worker is full, as long as the call has.
-  base::Incarnation send_in_time(base::Rank to, std::string_view function, wire::Message message, base::TimePoint since,
+  base::Incarnation send_in_time(base::Rank to, wire::Message message, base::TimePoint since,
                                  std::chrono::milliseconds timeout);
   base::Incarnation post(base::Rank to, wire::Message message);
   void give_up(PendingCall call, uint64_t id);
   void expire_calls();
   std::exception_ptr error_of(const Outcome& outcome, base::Rank to, const Callee& callee);
   std::string name_of(base::Rank rank) const;
+  /// What errors begin with: `[rpc] call of "f" to worker1`.
+  std::string text_of(base::Rank to, const Callee& callee) const;
 
   /// Ends a call that was taken from pending_.
   void complete(const PendingCall& call, Outcome outcome);

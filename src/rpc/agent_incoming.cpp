@@ -80,8 +80,7 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
   if (!call) return take_late_reply(from, message.tag, header);
   if (!outcome.status.ok()) {
     const auto& why = outcome.status.message();
-    outcome.status = {Code::Protocol,
-                      "[rpc] call of \"" + call->callee.text() + "\" to " + name_of(call->to) + ": " + why};
+    outcome.status = {Code::Protocol, text_of(call->to, call->callee) + ": " + why};
   } else if (header.failed) {
     outcome.status = decode_failure(message, result_at, outcome.failure.emplace());
   } else {
@@ -124,10 +123,7 @@ void Agent::take_cancel(net::Peer from, uint64_t id) {
 
 void Agent::on_lost(net::Peer peer, const Status& why) {
   for (auto& call : pending_.take_all_of(peer)) {
-    complete(call, {{Code::PeerLost,
-                     "[rpc] call of \"" + call.callee.text() + "\" to " + name_of(peer.rank) + ": " + why.message()},
-                    {},
-                    {}});
+    complete(call, {{Code::PeerLost, text_of(peer.rank, call.callee) + ": " + why.message()}, {}, {}});
   }
   std::vector<std::shared_ptr<const void>> let_go;  // Not under the lock: their ends send.
   {
@@ -159,7 +155,7 @@ void Agent::on_unsent(net::Peer to, const wire::Message& message, const Status& 
     ending_->unsent(to);
     if (auto call = pending_.take(tag)) {
       if (call->made) call->made->never_went();
-      complete(*call, {{Code::Invalid, "[rpc] call of \"" + call->callee.text() + "\": " + why.message()}, {}, {}});
+      complete(*call, {{Code::Invalid, text_of(call->to, call->callee) + ": " + why.message()}, {}, {}});
     }
   } else if (kind == Kind::Reply) {
     ReplyHeader header;

@@ -17,15 +17,17 @@ namespace {
 
 thread_local Incall* incall_here = nullptr;
 
-}  // namespace
-
-std::string type_of(const std::exception& error) {
+std::string name_of(const std::type_info& type) {
   int status = 0;
-  char* name = abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status);
-  std::string text = status == 0 ? name : typeid(error).name();
+  char* name = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
+  std::string text = status == 0 ? name : type.name();
   std::free(name);
   return text;
 }
+
+}  // namespace
+
+std::string type_of(const std::exception& error) { return name_of(typeid(error)); }
 
 namespace {
 
@@ -62,8 +64,15 @@ Failure describe(const std::exception_ptr& error, bool with_stack) {
   } catch (const std::exception& e) {
     failure.type = type_of(e);
     failure.text = e.what();
+  } catch (const std::string& text) {
+    failure.type = "std::string";
+    failure.text = text;
+  } catch (const char* text) {
+    failure.type = "char const*";
+    failure.text = text;
   } catch (...) {
-    failure.type = "unknown";
+    const auto* type = abi::__cxa_current_exception_type();
+    failure.type = type ? name_of(*type) : "unknown";
     failure.text = "something that is no std::exception was thrown";
   }
   return failure;

@@ -89,7 +89,9 @@ RPC_TEST(ErrorsOfLibtorchAndForeignThingsArriveToo) {
   EXPECT_THAT(
       remote_error_of([&] { group[0].rpc_sync<[] { TORCH_CHECK(false, "shapes do not match"); }>("worker1"); }).text(),
       HasSubstr("shapes do not match"));
-  EXPECT_EQ(remote_error_of([&] { group[0].rpc_sync<[] { throw 5; }>("worker1"); }).type(), "unknown");
+  EXPECT_EQ(remote_error_of([&] { group[0].rpc_sync<[] { throw 5; }>("worker1"); }).type(), "int");
+  EXPECT_EQ(remote_error_of([&] { group[0].rpc_sync<[] { throw "so there"; }>("worker1"); }).text(), "so there");
+  EXPECT_EQ(remote_error_of([&] { group[0].rpc_sync<[] { throw std::string("so"); }>("worker1"); }).text(), "so");
   EXPECT_EQ(remote_error_of([&] { group[0].rpc_sync<[] { throw Timeout("[x] slow"); }>("worker1"); }).type(),
             "farad::Timeout");
 }
@@ -213,7 +215,7 @@ RPC_TEST(UnknownFunctionIsSaidToBeOfAnotherBuild) {
   auto& agent = detail::WorkerCore::of(group[0]).agent();
 
   EXPECT_THAT(message_of<Error>([&] { agent.call(base::Rank(1), std::move(call), {}); }),
-              AllOf(HasSubstr("same build"), HasSubstr("worker1")));
+              AllOf(HasSubstr("same build"), HasSubstr("\"unknown\""), HasSubstr("worker1")));
   EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
 }
 
@@ -226,7 +228,7 @@ RPC_TEST(ResultThatCannotTravelIsAnErrorAndTheCalleeGoesOn) {
 
   for (const char* to : {"worker1", "worker0"}) {
     EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync<quantised>(to); }),
-                AllOf(HasSubstr("result"), HasSubstr(to)));
+                AllOf(HasSubstr("result"), HasSubstr("quantised"), HasSubstr(to)));
     EXPECT_THROW(group[0].rpc_async<quantised>(to).wait(), Error);
     EXPECT_EQ(group[0].rpc_sync<add_one>(to, 1), 2);
   }
@@ -235,7 +237,8 @@ RPC_TEST(ResultThatCannotTravelIsAnErrorAndTheCalleeGoesOn) {
 RPC_TEST(ArgumentThatCannotTravelIsRefusedAtTheCall) {
   Group group = start(2);
 
-  EXPECT_THROW(group[0].rpc_sync<[](at::Tensor) {}>("worker1", quantised()), Error);
+  EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync<[](at::Tensor) {}>("worker1", quantised()); }),
+              AllOf(HasSubstr("[rpc] call of \""), HasSubstr("worker1")));
   EXPECT_THROW(group[0].rpc_async<[](at::Tensor) {}>("worker1", quantised()).wait(), Error);
   EXPECT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
 }

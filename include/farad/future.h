@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -47,6 +49,14 @@ class FutureCore {
   /// True if ready.
   bool wait(std::chrono::steady_clock::time_point deadline);
   bool wait_for(std::chrono::steady_clock::duration span);
+  /// The same of a span that may be more than a clock can tell, as milliseconds::max() is.
+  template <class Rep, class Period>
+  bool wait_for(std::chrono::duration<Rep, Period> span) {
+    using Span = std::chrono::steady_clock::duration;
+    if (span <= span.zero()) return wait_for(Span::zero());
+    const bool endless = std::chrono::duration<double>(span) >= std::chrono::duration<double>(Span::max()) / 2;
+    return wait_for(endless ? Span::max() : std::chrono::duration_cast<Span>(span));
+  }
   /// Runs `next` once ready, also if that is now: at the host, or without one on the thread that completes.
   void when_ready(std::function<void()> next);
   /// Like when_ready, but on the thread that completes; for what is short and takes no lock. Gives what forget() takes.
@@ -65,14 +75,18 @@ class FutureCore {
   bool fail(std::exception_ptr error);
   const std::exception_ptr& error() const { return error_; }  ///< once ready
 
-  void cancel();
-  void set_cancel(std::function<void()> hook);  ///< called at most once, if somebody cancels before it is ready
+  /// Gives what it was that was cancelled: `[rpc] call of "f" to worker1`; empty if nobody knows.
+  std::string cancel();
+  /// Called at most once, if somebody cancels before it is ready; gives what it stopped, for the error.
+  void set_cancel(std::function<std::string()> hook);
   const std::shared_ptr<FutureHost>& host() const { return host_; }
   std::function<void()> bind(std::function<void()> continuation) const {
     return host_ ? host_->bind(std::move(continuation)) : continuation;
   }
 
  private:
+  bool claim();
+  void finish(const std::function<void()>& fill);
   bool read();
   void run(std::function<void()> next);
 
@@ -84,7 +98,7 @@ class FutureCore {
   uint64_t told_ = 0;  // how often notify() was called
   std::vector<std::pair<uint64_t, std::function<void()>>> wakes_;
   std::vector<std::function<void()>> nexts_;
-  std::function<void()> cancel_;
+  std::function<std::string()> cancel_;
   std::function<void()> reader_;  // Constant once ready.
 };
 
@@ -92,6 +106,17 @@ class FutureCore {
 struct Nothing {};
 template <class T>
 using Stored = std::conditional_t<std::is_void_v<T>, Nothing, T>;
+/// What many futures of T become together.
+template <class T>
+struct Together {
+  using type = std::vector<T>;
+};
+template <>
+struct Together<void> {
+  using type = void;
+};
+template <class T>
+using All = typename Together<T>::type;
 
 template <class T>
 struct FutureState : FutureCore {
@@ -110,14 +135,35 @@ struct FutureValue<Future<T>> {
   static constexpr bool is_future = true;
 };
 
+/// Calls a continuation with the value, or with a copy of it if that is what it takes (T&&).
+template <class F, class T>
+decltype(auto) call_with(F& fn, const T& value) {
+  if constexpr (std::is_invocable_v<F&, const T&>) {
+    return std::invoke(fn, value);
+  } else {
+    return std::invoke(fn, T(value));
+  }
+}
 template <class F, class T>
 struct ThenResult {
-  using type = std::invoke_result_t<F, const T&>;
+  using type = decltype(call_with(std::declval<F&>(), std::declval<const T&>()));
 };
 template <class F>
 struct ThenResult<F, void> {
-  using type = std::invoke_result_t<F>;
+  using type = std::invoke_result_t<F&>;
 };
+
+/// A std::function wants to be able to copy what it calls.
+template <class F>
+auto copyable(F fn) {
+  if constexpr (std::is_copy_constructible_v<F>) {
+    return fn;
+  } else {
+    return [held = std::make_shared<F>(std::move(fn))]<class... A>(A&&... arguments) -> decltype(auto)
+             requires std::is_invocable_v<F&, A...>
+    { return std::invoke(*held, std::forward<A>(arguments)...); };
+  }
+}
 
 }  // namespace detail
 
@@ -142,7 +188,7 @@ class Future {
   /// True if ready within `span`.
   template <class Rep, class Period>
   bool wait_for(std::chrono::duration<Rep, Period> span) const {
-    return state().wait_for(std::chrono::duration_cast<std::chrono::steady_clock::duration>(span));
+    return state().wait_for(span);
   }
 
   /// `fn` gets the value once it is there; the result is a future of what `fn` returns (of R, if that is a Future<R>).
@@ -150,22 +196,23 @@ class Future {
   template <class F>
   auto then(F fn) const {
     using Returned = typename detail::ThenResult<F, T>::type;
-    using R = typename detail::FutureValue<Returned>::type;
+    using R = typename detail::FutureValue<std::decay_t<Returned>>::type;
     Promise<R> promise(state().host());
-    promise.on_cancel([weak = std::weak_ptr(state_)] {
-      if (auto origin = weak.lock()) origin->cancel();
+    promise.future().core()->set_cancel([weak = std::weak_ptr(state_)] {
+      auto origin = weak.lock();
+      return origin ? origin->cancel() : std::string();
     });
-    state().when_ready(state().bind([self = *this, promise, fn = std::move(fn)]() mutable {
+    state().when_ready(state().bind([self = *this, promise, fn = detail::copyable(std::move(fn))]() mutable {
       if (self.state().error()) return promise.set_exception(self.state().error());
       try {
         auto call = [&]() -> Returned {
           if constexpr (std::is_void_v<T>) {
-            return fn();
+            return std::invoke(fn);
           } else {
-            return fn(*self.state_->value);
+            return detail::call_with(fn, *self.state_->value);
           }
         };
-        if constexpr (detail::FutureValue<Returned>::is_future) {
+        if constexpr (detail::FutureValue<std::decay_t<Returned>>::is_future) {
           promise.follow(call());
         } else if constexpr (std::is_void_v<R>) {
           call();
@@ -191,12 +238,12 @@ class Future {
   friend class Future;
   friend class Promise<T>;
   template <class U>
-  friend Future<std::vector<detail::Stored<U>>> when_all(std::vector<Future<U>>);
+  friend Future<detail::All<U>> when_all(std::vector<Future<U>>);
 
   explicit Future(std::shared_ptr<detail::FutureState<T>> state) : state_(std::move(state)) {}
 
   detail::FutureState<T>& state() const {
-    TORCH_CHECK(state_, "[future] used before it was given a value: this Future was default-constructed");
+    if (!state_) throw Error("[future] used before it was given a value: this Future was default-constructed");
     return *state_;
   }
 
@@ -227,7 +274,9 @@ class Promise {
   void set_exception(std::exception_ptr error) const { hold_->state->fail(std::move(error)); }
 
   /// Called at most once, on the cancelling thread, if the future is cancelled before it is ready.
-  void on_cancel(std::function<void()> hook) const { hold_->state->set_cancel(std::move(hook)); }
+  void on_cancel(std::function<void()> hook) const {
+    hold_->state->set_cancel([hook = std::move(hook)] { return hook(), std::string(); });
+  }
 
   /// Takes whatever `other` becomes.
   void follow(Future<T> other) const {
@@ -251,13 +300,12 @@ class Promise {
   std::shared_ptr<Hold> hold_;
 };
 
-/// All values in order, once all are there; the first error, as soon as there is one. (Of Future<void>: empty tokens.)
+/// All values in order, once all are there; the first error, as soon as there is one. Of Future<void>: a Future<void>.
 template <class T>
-Future<std::vector<detail::Stored<T>>> when_all(std::vector<Future<T>> futures) {
-  using Values = std::vector<detail::Stored<T>>;
-  Promise<Values> promise(futures.empty() ? nullptr : futures.front().state().host());
+Future<detail::All<T>> when_all(std::vector<Future<T>> futures) {
+  Promise<detail::All<T>> promise(futures.empty() ? nullptr : futures.front().state().host());
   if (futures.empty()) {
-    promise.set_value(Values{});
+    promise.set_value();
     return promise.future();
   }
   auto left = std::make_shared<std::atomic<size_t>>(futures.size());
@@ -265,22 +313,30 @@ Future<std::vector<detail::Stored<T>>> when_all(std::vector<Future<T>> futures) 
     future.state().when_ready([future, futures, promise, left] {
       if (future.state_->error()) return promise.set_exception(future.state_->error());
       if (left->fetch_sub(1) > 1) return;
-      Values values;
-      std::vector<std::function<void()>> readers;
-      values.reserve(futures.size());
-      for (const auto& f : futures) {
-        values.push_back(*f.state_->value);
-        if (f.state_->reader()) readers.push_back(f.state_->reader());
+      if constexpr (std::is_void_v<T>) {
+        promise.set_value();
+      } else {
+        std::vector<T> values;
+        std::vector<std::function<void()>> readers;
+        values.reserve(futures.size());
+        for (const auto& f : futures) {
+          values.push_back(*f.state_->value);
+          if (f.state_->reader()) readers.push_back(f.state_->reader());
+        }
+        if (!readers.empty()) {
+          promise.future().core()->set_reader([readers = std::move(readers)] {
+            for (const auto& reader : readers) reader();
+          });
+        }
+        promise.set_value(std::move(values));
       }
-      if (!readers.empty()) {
-        promise.future().core()->set_reader([readers = std::move(readers)] {
-          for (const auto& reader : readers) reader();
-        });
-      }
-      promise.set_value(std::move(values));
     });
   }
   return promise.future();
+}
+template <class T>
+Future<detail::All<T>> when_all(std::initializer_list<Future<T>> futures) {
+  return when_all(std::vector<Future<T>>(futures));
 }
 
 }  // namespace farad

@@ -71,11 +71,17 @@ void FutureCore::forget(uint64_t wake) {
 }
 
 bool FutureCore::complete(const std::function<void()>& fill) {
-  {
-    std::lock_guard lock(mutex_);
-    if (completing_) return false;
-    completing_ = true;
-  }
+  if (!claim()) return false;
+  finish(fill);
+  return true;
+}
+
+bool FutureCore::claim() {
+  std::lock_guard lock(mutex_);
+  return !std::exchange(completing_, true);
+}
+
+void FutureCore::finish(const std::function<void()>& fill) {
   // Copying a value is foreign code, so no lock is held; `completing_` keeps all others out.
   try {
     fill();
@@ -84,7 +90,7 @@ bool FutureCore::complete(const std::function<void()>& fill) {
   }
   decltype(wakes_) wakes;
   decltype(nexts_) nexts;
-  std::function<void()> cancel;
+  decltype(cancel_) cancel;
   {
     std::lock_guard lock(mutex_);
     ready_.store(true, std::memory_order_release);
@@ -94,7 +100,6 @@ bool FutureCore::complete(const std::function<void()>& fill) {
   }
   for (auto& [id, wake] : wakes) wake();
   for (auto& next : nexts) run(std::move(next));
-  return true;
 }
 
 bool FutureCore::fail(std::exception_ptr error) {
@@ -106,20 +111,32 @@ void FutureCore::set_reader(std::function<void()> reader) {
   if (!completing_) reader_ = std::move(reader);
 }
 
-void FutureCore::set_cancel(std::function<void()> hook) {
+void FutureCore::set_cancel(std::function<std::string()> hook) {
   std::lock_guard lock(mutex_);
   if (!completing_) cancel_ = std::move(hook);
 }
 
-void FutureCore::cancel() {
-  std::function<void()> hook;
+std::string FutureCore::cancel() {
+  std::function<std::string()> hook;
   {
     std::lock_guard lock(mutex_);
-    if (completing_) return;
+    if (std::exchange(completing_, true)) return {};
     hook.swap(cancel_);
   }
-  fail(std::make_exception_ptr(Cancelled("[future] cancelled by the one who waited for it")));
-  if (hook) hook();
+  // The hook first: it knows what the error has to name. Nobody else completes it meanwhile.
+  std::string what;
+  std::exception_ptr thrown;
+  try {
+    if (hook) what = hook();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
+  finish([&] {
+    error_ = std::make_exception_ptr(
+        Cancelled((what.empty() ? "[future] " : what + ": ") + "cancelled by the one who waited for it"));
+  });
+  if (thrown) std::rethrow_exception(thrown);
+  return what;
 }
 
 }  // namespace farad::detail

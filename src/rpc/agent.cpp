@@ -170,13 +170,14 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
           done(std::move(outcome.result));
         }
       });
-  future->set_cancel([life = host_.life(), this, id] {
+  future->set_cancel([life = host_.life(), this, id, to, callee]() -> std::string {
     const auto alive = life.lock();
-    if (!alive) return;
+    if (!alive) return {};
     if (auto call = pending_.take(id)) {
       give_up(std::move(*call), id);
       end_work();
     }
+    return text_of(to, callee);
   });
   if (deadline < timer_next_.load()) timer_parker_->unpark();
 }

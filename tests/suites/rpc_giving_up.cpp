@@ -89,8 +89,15 @@ RPC_TEST(CancellingReachesTheFunction) {
 
   reply.cancel();
 
-  EXPECT_THROW(reply.wait(), Cancelled);
+  const auto named = testing::AllOf(testing::HasSubstr("run_until_cancelled"), testing::HasSubstr("worker1"));
+  EXPECT_THAT(message_of<Cancelled>([&] { reply.wait(); }), named);
   EXPECT_TRUE(eventually([] { return gave_up == 1; }));
+
+  auto next = group[0].rpc_async<run_until_cancelled>("worker1").then([] { return 1; });
+  ASSERT_TRUE(here.has_come());
+  next.cancel();
+  EXPECT_THAT(message_of<Cancelled>([&] { next.wait(); }), named) << "also by what comes after it";
+  EXPECT_TRUE(eventually([] { return gave_up == 2; }));
   EXPECT_EQ(group[0].rpc_sync<rank_here>("worker1"), 1);
 }
 

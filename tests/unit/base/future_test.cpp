@@ -136,6 +136,27 @@ TEST(Future, ThenThatReturnsAFutureGivesWhatItBecomes) {
   EXPECT_EQ(next.wait(), 2);
 }
 
+TEST(Future, ThenTakesWhateverCanBeCalledWithTheValue) {
+  Promise<std::string> promise;
+  const auto future = promise.future();
+  promise.set_value("abc");
+  EXPECT_EQ(future.then([kept = std::make_unique<int>(4)](const std::string& x) { return x.size() + *kept; }).wait(),
+            7u);
+  EXPECT_EQ(future.then([](std::string&& x) { return std::move(x) + "!"; }).wait(), "abc!");
+  EXPECT_EQ(future.then(&std::string::size).wait(), 3u);
+  EXPECT_EQ(future.then([](auto x) { return x; }).wait(), "abc");
+  EXPECT_EQ(future.wait(), "abc") << "what one continuation was given is not gone";
+}
+
+TEST(Future, SpansMayBeLongerThanAnyClock) {
+  Promise<int> promise;
+  EXPECT_FALSE(promise.future().wait_for(std::chrono::milliseconds::min()));
+  std::thread later([&] { promise.set_value(1); });
+  EXPECT_TRUE(promise.future().wait_for(std::chrono::milliseconds::max()));
+  EXPECT_TRUE(promise.future().wait_for(std::chrono::hours::max()));
+  later.join();
+}
+
 TEST(Future, CancelEndsItWithCancelledAndTellsTheMaker) {
   Promise<int> promise;
   bool told = false;
@@ -177,7 +198,7 @@ TEST(Future, ADroppedPromiseIsAnErrorNotAHang) {
 TEST(Future, ADefaultConstructedOneSaysSo) {
   Future<int> future;
   EXPECT_FALSE(future.valid());
-  EXPECT_THROW(future.wait(), c10::Error);
+  EXPECT_THROW(future.wait(), Error);
 }
 
 TEST(WhenAll, KeepsTheOrder) {
@@ -197,6 +218,17 @@ TEST(WhenAll, FailsWithTheFirstErrorWithoutWaitingForTheRest) {
   auto all = when_all(std::vector<Future<void>>{promises[0].future(), promises[1].future()});
   promises[1].set_exception(some_error());
   EXPECT_THROW(all.wait(), Timeout);
+}
+
+TEST(WhenAll, OfVoidIsVoid) {
+  Promise<void> first, second;
+  Future<void> both = when_all({first.future(), second.future()});
+  auto next = both.then([] { return 5; });
+  first.set_value();
+  EXPECT_FALSE(both.ready());
+  second.set_value();
+  EXPECT_EQ(next.wait(), 5);
+  when_all(std::vector<Future<void>>{}).wait();
 }
 
 TEST(WhenAll, OfNothingIsReady) { EXPECT_TRUE(when_all(std::vector<Future<int>>{}).ready()); }

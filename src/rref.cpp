@@ -24,6 +24,7 @@ std::shared_ptr<WorkerCore> core_of(const RefHandle& handle, std::string_view do
 /// The worker to call from, unless it is known already that there is nothing to be called.
 std::shared_ptr<WorkerCore> caller_of(const RefHandle& handle, const Outcall& call) {
   auto core = core_of(handle, call.function->name);
+  if (core->agent().ended()) return core;  // It says so itself. That all others have gone by then is no loss.
   if (auto failure = handle.failure()) std::rethrow_exception(failure);
   if (handle.lost) throw PeerLost(text_of(handle, call.function->name) + ", which was lost");
   return core;

@@ -87,6 +87,7 @@ class Agent final : private net::Sink {
   void describe(Debug& debug) const;
   /// At once. Twice is fine.
   void end(const std::string& why);
+  bool ended() const { return ending_->ended(); }
 
  private:
   friend class Incall;

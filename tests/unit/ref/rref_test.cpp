@@ -35,6 +35,7 @@ using Owned = std::unique_ptr<Engine>;
 
 Owned make_engine(int64_t start) { return std::make_unique<Engine>(start); }
 at::Tensor make_tensor() { return at::ones({3}); }
+int64_t size_of(const at::Tensor& tensor) { return tensor.numel(); }
 int64_t cannot() { throw std::runtime_error("cannot make it"); }
 int64_t value_through(RRef<Owned> ref) { return ref.rpc_sync<&Engine::value>(); }
 RRef<Owned> pass_back(RRef<Owned> ref) { return ref; }
@@ -89,6 +90,16 @@ TEST_P(RRefSuite, AValueThatCannotTravelIsUsedWhereItLives) {
     EXPECT_EQ(engine.remote<&Engine::scaled>(at::ones({2})).to_here()[0].item<int64_t>(), 9);
     EXPECT_TRUE(engine.confirmed());
     EXPECT_THAT([&] { engine.local_value(); }, testing::ThrowsMessage<Error>(testing::HasSubstr("worker1")));
+  });
+}
+
+TEST_P(RRefSuite, AfterCloseItIsClosedAndNobodyIsLost) {
+  run(2, [&](Worker& worker) {
+    auto ref = worker.remote<make_tensor>("worker1");
+    ref.to_here();
+    worker.close();
+    EXPECT_THROW(ref.to_here(), Closed);
+    EXPECT_THROW(ref.rpc_async<size_of>().wait(), Closed);
   });
 }
 

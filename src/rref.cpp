@@ -48,6 +48,9 @@ std::shared_ptr<RefHandle> make_at(WorkerCore& core, base::Rank owner, Outcall c
 
 }  // namespace
 
+Function RemoteFetch<at::Tensor>::function{"to_here", &run_fetch<at::Tensor>};
+const bool RemoteFetch<at::Tensor>::known = register_everywhere(function, 1);
+
 std::shared_ptr<RefHandle> own(Worker& worker, std::shared_ptr<void> value, const std::source_location& where) {
   std::string file = where.file_name();
   file = file.substr(file.rfind('/') + 1);  // Where it was compiled is nobody's business.

@@ -88,14 +88,20 @@ Registry& registry() {
   return all;
 }
 
-}  // namespace
-
-bool register_function(Function& function) {
-  function.id = place_of(function);
+bool register_as(const FunctionId& id, Function& function) {
+  function.id = id;
   auto& all = registry();
   base::Lock lock(all.mutex);
-  all.by_id[function.id] = &function;
+  all.by_id[id] = &function;
   return true;
+}
+
+}  // namespace
+
+bool register_function(Function& function) { return register_as(place_of(function), function); }
+
+bool register_everywhere(Function& function, uint64_t number) {
+  return register_as({0, number}, function);  // A module's hash is never zero, but for one in 2^64.
 }
 
 const Function* find_function(const FunctionId& id) {

@@ -52,6 +52,8 @@ class BadArguments : public Error {
 
 /// Makes `function` known under its place in the binary. True, so that it can initialise something.
 bool register_function(Function& function);
+/// Makes a function of farad's own known under a number, which is the same in every program.
+bool register_everywhere(Function& function, uint64_t number);
 const Function* find_function(const FunctionId& id);
 
 /// Makes `function` known to other programs, under its qualified name.

@@ -125,5 +125,11 @@ struct RemoteFetch {
   static inline Function function{"to_here", &run_fetch<T>};
   static inline const bool known = register_function(function);
 };
+/// A call by name gives references to tensors between programs, which have nothing else in common but this.
+template <>
+struct RemoteFetch<at::Tensor> {
+  static Function function;
+  static const bool known;
+};
 
 }  // namespace farad::detail

@@ -93,6 +93,12 @@ TEST_P(RRefSuite, AValueThatCannotTravelIsUsedWhereItLives) {
   });
 }
 
+TEST(RRef, FetchingATensorIsTheSameFunctionInEveryProgram) {
+  const detail::FunctionId everywhere{0, 1};
+  EXPECT_EQ(detail::RemoteFetch<at::Tensor>::function.id, everywhere);
+  EXPECT_EQ(detail::find_function(everywhere), &detail::RemoteFetch<at::Tensor>::function);
+}
+
 TEST_P(RRefSuite, AfterCloseItIsClosedAndNobodyIsLost) {
   run(2, [&](Worker& worker) {
     auto ref = worker.remote<make_tensor>("worker1");

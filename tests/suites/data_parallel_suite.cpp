@@ -1,45 +1,37 @@
 // The same module at every member: what a step does, against one process that has all inputs.
 
-#include <ATen/ATen.h>
+#include "suites/data_parallel_suite.h"
+
 #include <c10/core/GradMode.h>
-#include <farad/autograd.h>
-#include <farad/data_parallel.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
 #include <atomic>
-#include <numeric>
-#include <vector>
-
-#include "suites/rpc_suite.h"
+#include <functional>
 
 namespace farad::test {
-namespace {
-
-using at::Tensor;
-using testing::HasSubstr;
 
 Tensor numbers(at::IntArrayRef shape, int seed) {
   const auto count = c10::multiply_integers(shape);
   return at::arange(count, at::kDouble).mul(0.7).add(1.3 * seed + 0.5).sin().reshape(shape);
 }
 
-struct Net : torch::nn::Module {
-  torch::nn::Linear first, second, third;
-  explicit Net(int seed = 0, int64_t width = 5) : first(3, width), second(width, width), third(width, 2) {
-    register_module("first", first);
-    register_module("second", second);
-    register_module("third", third);
-    to(at::kDouble);
-    const c10::NoGradGuard no_grad;
-    for (auto& parameter : parameters()) parameter.copy_(numbers(parameter.sizes(), ++seed) * 0.4);
-  }
-  Tensor forward(const Tensor& x) { return third(at::tanh(second(at::tanh(first(x))))); }
-};
+Net::Net(int seed, int64_t width) : first(3, width), second(width, width), third(width, 2) {
+  register_module("first", first);
+  register_module("second", second);
+  register_module("third", third);
+  to(at::kDouble);
+  const c10::NoGradGuard no_grad;
+  for (auto& parameter : parameters()) parameter.copy_(numbers(parameter.sizes(), ++seed) * 0.4);
+}
+
+Tensor Net::forward(const Tensor& x) { return third(at::tanh(second(at::tanh(first(x))))); }
 
 Tensor loss_of(Net& net, const Tensor& inputs) { return (net.forward(inputs) - 0.3).pow(2).mean(); }
+
+DataParallelOptions small_buckets(BucketHook hook) { return {200, std::move(hook)}; }
+
+namespace {
 
 torch::optim::SGD optimizer_of(Net& net) {
   return torch::optim::SGD(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -58,14 +50,6 @@ void expect_equal(Net& one, Net& other, double tolerance, const std::string& wha
     EXPECT_TRUE(at::allclose(item.value(), right[item.key()], tolerance, tolerance)) << what << ": " << item.key();
   }
 }
-
-/// In buckets of a parameter or two, so that there are several.
-DataParallelOptions small_buckets(BucketHook hook = sum_bucket) { return {200, std::move(hook)}; }
-
-class DataParallelSuite : public RpcSuite {
- protected:
-  std::vector<int> sizes() const { return GetParam() == "local" ? std::vector{1, 2, 3, 4, 5} : std::vector{2, 3}; }
-};
 
 }  // namespace
 
@@ -114,15 +98,6 @@ TEST_P(DataParallelSuite, ParametersAndBuffersBecomeThoseOfTheFirstMember) {
     norm->running_mean.fill_(worker.rank() + 8);
     parallel.broadcast_buffers();
     EXPECT_TRUE(norm->running_mean.eq(8).all().item<bool>());
-  });
-}
-
-TEST_P(DataParallelSuite, ModulesThatDifferAreRefusedEverywhere) {
-  auto workers = start(3);
-  workers.each([](Worker& worker) {
-    Net net(0, worker.rank() == 2 ? 6 : 5);
-    const auto text = message_of<Error>([&] { DataParallel parallel(net, farad::Group(worker)); });
-    EXPECT_THAT(text, HasSubstr("member 0 has parameter \"first.weight\" of Double [5, 3], and member 2 has"));
   });
 }
 
@@ -250,74 +225,6 @@ TEST_P(DataParallelSuite, BucketsGoOutWhileBackwardGoesOn) {
   });
 }
 
-TEST_P(DataParallelSuite, ABackwardThatFailsLeavesNothingBehind) {
-  auto workers = start(2);
-  workers.each([](Worker& worker) {
-    Net net;
-    DataParallel parallel(net, farad::Group(worker), small_buckets());
-    bool fails = true;
-    net.first->weight.register_hook([&](Tensor gradient) {
-      if (fails) throw std::runtime_error("no gradient today");
-      return gradient;
-    });
-    EXPECT_THROW(loss_of(net, numbers({4, 3}, worker.rank())).backward(), std::exception);
-    fails = false;
-    for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();
-    loss_of(net, numbers({4, 3}, worker.rank())).backward();
-
-    Net alone;
-    loss_of(alone, at::cat({numbers({4, 3}, 0), numbers({4, 3}, 1)})).backward();
-    EXPECT_TRUE(at::allclose(net.first->weight.grad(), alone.first->weight.grad(), 1e-12, 1e-12));
-  });
-}
-
-TEST_P(DataParallelSuite, ABackwardThatFailsAtOneMemberFailsThoseOfTheOthersAndTheNextIsInStep) {
-  auto workers = start(3);
-  Net alone;
-  loss_of(alone, at::cat({numbers({4, 3}, 0), numbers({4, 3}, 1), numbers({4, 3}, 2)})).backward();
-  workers.each([&](Worker& worker) {
-    Net net;
-    DataParallel parallel(net, farad::Group(worker), small_buckets());
-    const auto loss = [&] { return loss_of(net, numbers({4, 3}, worker.rank())); };
-    const auto reset = [&] {
-      for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();
-    };
-    bool fails = false;
-    const auto fail = [&](Tensor gradient) {
-      if (fails) throw std::runtime_error("no gradient today");
-      return gradient;
-    };
-    net.first->weight.register_hook(fail);  // After buckets have gone out.
-    for (const int which : {1, 1, 2}) {
-      fails = worker.rank() == which;
-      if (fails) {
-        EXPECT_THROW(loss().backward(), std::exception);
-      } else {
-        const auto text = message_of<Aborted>([&] { loss().backward(); });
-        EXPECT_THAT(text, HasSubstr("rank " + std::to_string(which)));
-        EXPECT_THAT(text, HasSubstr("its backward failed before all gradients were there"));
-      }
-      reset();
-    }
-    fails = false;
-    loss().backward();
-    EXPECT_TRUE(at::allclose(net.first->weight.grad(), alone.first->weight.grad(), 1e-12, 1e-12));
-
-    reset();
-    // Before anything has gone out: then only the call of ours can tell.
-    auto own = loss();
-    if (worker.rank() == 0) {
-      own.register_hook([](const Tensor&) -> Tensor { throw std::runtime_error("no gradient at all"); });
-      EXPECT_THROW(parallel.backward(own), std::exception);
-    } else {
-      EXPECT_THAT(message_of<Error>([&] { parallel.backward(own); }), HasSubstr("rank 0 (worker0)"));
-    }
-    reset();
-    parallel.backward(loss());
-    EXPECT_TRUE(at::allclose(net.first->weight.grad(), alone.first->weight.grad(), 1e-12, 1e-12));
-  });
-}
-
 TEST_P(DataParallelSuite, ALossThatReachesNoParameterCountsAsZero) {
   auto workers = start(2);
   workers.each([](Worker& worker) {
@@ -346,25 +253,6 @@ TEST_P(DataParallelSuite, LargeWeightsDoNotLeaveTheRangeOfSixteenBits) {
   }
 }
 
-TEST_P(DataParallelSuite, BackwardsThatItIsNotForAreRefused) {
-  auto workers = start(1);
-  auto& worker = workers[0];
-  Net net;
-  DataParallel parallel(net, farad::Group(worker));
-  const auto inputs = numbers({4, 3}, 0);
-  const auto recorded = [&] { torch::autograd::backward({loss_of(net, inputs)}, {}, {}, true); };
-  EXPECT_THAT(message_of<Error>(recorded), HasSubstr("create_graph"));
-  {
-    Context context(worker);
-    const auto text = message_of<Error>([&] { context.backward({loss_of(net, inputs)}); });
-    EXPECT_THAT(text, HasSubstr("plain backwards only"));
-  }
-  EXPECT_THROW(parallel.set_weight(0), Error);
-  const auto quiet = parallel.no_sync();
-  recorded();
-  for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();  // Each holds the graph that holds it.
-}
-
 TEST_P(DataParallelSuite, AnEndedOneLeavesGradientsAlone) {
   auto workers = start(2);
   workers.each([](Worker& worker) {
@@ -374,31 +262,6 @@ TEST_P(DataParallelSuite, AnEndedOneLeavesGradientsAlone) {
     }
     if (worker.rank() == 0) loss_of(net, numbers({4, 3}, 0)).backward();  // Nobody is waited for.
   });
-}
-
-TEST_P(DataParallelSuite, AMemberThatIsLostFailsTheOthersBackward) {
-  auto workers = start(3);
-  std::atomic<int> ready{0}, told{0};
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < 3; ++rank) {
-    threads.emplace_back([&, rank] {
-      Net net;
-      DataParallel parallel(net, farad::Group(workers[rank]), small_buckets());
-      ++ready;
-      if (rank == 1) {
-        EXPECT_TRUE(eventually([&] { return ready == 3; }));
-        return;
-      }
-      const auto text = message_of<PeerLost>([&] { loss_of(net, numbers({4, 3}, rank)).backward(); });
-      EXPECT_THAT(text, HasSubstr("rank 1 (worker1)"));
-      ++told;
-    });
-  }
-  threads[1].join();
-  workers.drop(1);
-  threads[0].join();
-  threads[2].join();
-  EXPECT_EQ(told, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, DataParallelSuite, testing::Values("local", "shm", "tcp"),

@@ -371,17 +371,17 @@ void Backward::post(Outbox::Parcel& parcel) {
 void Backward::on_message(net::Peer from, wire::Message&& message) {
   std::vector<PassMail> mails;
   if (auto status = decode(message, mails); !status.ok()) return services_.warn(status);
-  // They are gradients of what was sent from here, so the devices are.
-  if (auto status = wire::to_devices(message); !status.ok()) return services_.warn(status);
+  // They are gradients of what was sent from here, so the devices are; but one may have no memory left.
+  const auto placed = wire::to_devices(message);
   auto next = message.tensors.begin();
   for (auto& mail : mails) {
     const auto first = next;
     next += static_cast<ptrdiff_t>(mail.tensors());
-    on_mail(from, mail, {std::make_move_iterator(first), std::make_move_iterator(next)});
+    on_mail(from, mail, {std::make_move_iterator(first), std::make_move_iterator(next)}, placed);
   }
 }
 
-void Backward::on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> tensors) {
+void Backward::on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> tensors, const base::Status& placed) {
   const auto id = mail.message.context;
   const auto context = mail.living ? contexts_.take_message(id, from, LocalContext::Kind::Pass) : contexts_.find(id);
   if (!context) {
@@ -391,6 +391,7 @@ void Backward::on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> t
     }
     return;
   }
+  if (!placed.ok() && !tensors.empty()) return refuse(context, from, mail, placed);
   if (mail.recorded > 0) {
     const auto status =
         recorder_.record_recv(context, from, mail.pair, "a gradient", mail.recorded, tensors, {}, mail.message.pass);
@@ -399,6 +400,23 @@ void Backward::on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> t
   if (!tensors.empty()) mail.message.cargo = std::make_shared<const Cargo>(Cargo{std::move(tensors)});
   perform(context, context->step([&](Passes& passes, Effects& effects) {
     passes.on_message(from.rank, std::move(mail.message), effects);
+  }));
+}
+
+/// Whoever waits for these gradients would do so for ever. The pass may not even have begun here: then it never does.
+void Backward::refuse(const std::shared_ptr<LocalContext>& context, net::Peer from, const PassMail& mail,
+                      const base::Status& why) {
+  if (mail.recorded > 0) contexts_.add(context, mail.pair, {from, mail.recorded, "a gradient", {}, false});
+  const auto pass = mail.message.pass;
+  PassMessage abort;
+  abort.kind = PassKind::Abort;
+  abort.context = context->id();
+  abort.pass = pass;
+  abort.failure = failure_of(context->group().self, why);
+  perform(context, context->step([&](Passes& passes, Effects& effects) {
+    const auto known = passes.progress();
+    const bool begun = std::any_of(known.begin(), known.end(), [&](const Progress& each) { return each.pass == pass; });
+    begun ? passes.fail(pass, abort.failure, effects) : passes.on_message(from.rank, std::move(abort), effects);
   }));
 }
 

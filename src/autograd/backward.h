@@ -90,7 +90,10 @@ class Backward {
   void keep(base::Rank to, Outbox::Letter letter);
   void post(std::vector<Outbox::Parcel> parcels);
   void post(Outbox::Parcel& parcel);
-  void on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> tensors);
+  /// `placed`: whether tensors lie on the devices they belong to.
+  void on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> tensors, const base::Status& placed);
+  void refuse(const std::shared_ptr<LocalContext>& context, net::Peer from, const PassMail& mail,
+              const base::Status& why);
   void fail(const std::shared_ptr<LocalContext>& context, PassId pass, const base::Status& why);
 
   const Services services_;

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <thread>
 
+#include "autograd/pass_mail.h"
 #include "suites/backward_suite.h"
+#include "worker_core.h"
 
 namespace farad::test {
 namespace {
@@ -218,6 +220,34 @@ TEST_P(BackwardSuite, NanIsFoundAtTheWorkerThatMadeItInAnomalyMode) {
   const auto message = backward_error(context, y);
   torch::autograd::AnomalyMode::set_enabled(false);
   EXPECT_THAT(message, AllOf(HasSubstr("worker1"), HasSubstr("MulBackward"), HasSubstr("nan")));
+}
+
+static Tensor kept_loss;
+void keep_loss(Tensor x) { kept_loss = (x * x).sum(); }
+
+// The way it is where a device has no memory left for them.
+TEST(GradientsThatCannotBePlaced, FailTheirPassAlsoIfItHasNotBegun) {
+  Group group("local", 2);
+  const Tensor a = leaf(1);
+  Context context(group[0]);
+  group[0].rpc_sync<keep_loss>("worker1", a);
+  autograd::PassMail mail;
+  mail.living = true;
+  mail.message.kind = autograd::PassKind::Grads;
+  mail.message.context = autograd::ContextId(context.id());
+  mail.message.pass = {base::Rank(1), 1};
+  mail.message.answers.emplace_back().tensors = 1;
+  mail.message.states = {autograd::TensorState::Tensor};
+  auto message = autograd::encode({mail}, {at::ones({3, 3})});
+  message.devices = {c10::Device(c10::kCUDA, 100)};
+  auto& fabric = detail::WorkerCore::of(group[1]).agent().fabric();
+  ASSERT_TRUE(fabric.post(base::Rank(0), std::move(message)).status.ok());
+
+  const auto run = [&] { backward(group[1], context.id(), {kept_loss}, {.retain_graph = true}); };
+  EXPECT_THAT(message_of<Aborted>(run), AllOf(HasSubstr("cuda:100"), HasSubstr("worker0")));
+  run();
+  expect_gradient(context, a, (2 * a).detach());
+  kept_loss.reset();
 }
 
 }  // namespace

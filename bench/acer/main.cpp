@@ -145,7 +145,6 @@ void measure_faults(const Contender& farad, const Plan& plan, const std::string&
 }
 
 int run(const Words& words) {
-  if (!words.empty() && words[0] == "--help") return std::fputs(usage, stdout), 0;
   Options options{.json_path = "out/bench_acer.json"};
   Plan plan;
   bool seeds_given = false;
@@ -190,5 +189,5 @@ int run(const Words& words) {
 
 int main(int argc, char** argv) {
   using namespace farad::bench;
-  return run_program(argc, argv, {{"train", train}, {"audit", audit}}, run);
+  return run_program(argc, argv, usage, {{"train", train}, {"audit", audit}}, run);
 }

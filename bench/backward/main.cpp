@@ -93,7 +93,6 @@ int count_instructions() {
 }
 
 int run(const Words& words) {
-  if (!words.empty() && words[0] == "--help") return std::fputs(usage, stdout), 0;
   Options options{.json_path = "out/bench_backward.json"};
   bool count = false, time = true, scale = true;
   parse(words, usage, options, [&](const std::string& option, const Value&) {
@@ -120,7 +119,7 @@ int run(const Words& words) {
 
 int main(int argc, char** argv) {
   using namespace farad::bench;
-  return run_program(argc, argv,
+  return run_program(argc, argv, usage,
                      {{"pass-client", pass_client},
                       {"pass-floor", pass_floor},
                       {"pass-floor-peer", pass_floor_peer},

@@ -64,8 +64,7 @@ json measure_training(const Options& options, bool tcp) {
 }
 
 int run(const Words& words) {
-  Options options;
-  options.json_path = "out/bench_collectives.json";
+  Options options{.json_path = "out/bench_collectives.json"};
   bool tcp = true;
   parse(words, usage, options, [&](const std::string& option, const Value&) {
     if (option != "--no-tcp") return false;
@@ -90,5 +89,6 @@ int run(const Words& words) {
 
 int main(int argc, char** argv) {
   using namespace farad::bench;
-  return run_program(argc, argv, {{"member", take_part}, {"reduce", reduce_only}, {"train", train_together}}, run);
+  return run_program(argc, argv, usage, {{"member", take_part}, {"reduce", reduce_only}, {"train", train_together}},
+                     run);
 }

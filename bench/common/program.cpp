@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -12,7 +13,7 @@ namespace farad::bench {
 
 using nlohmann::json;
 
-int run_program(int argc, char** argv, const Roles& roles, int (*run)(const Words&)) {
+int run_program(int argc, char** argv, const char* usage, const Roles& roles, int (*run)(const Words&)) {
   Words words(argv + 1, argv + argc);
   try {
     if (const auto role = words.empty() ? roles.end() : roles.find(words[0]); role != roles.end()) {
@@ -20,6 +21,7 @@ int run_program(int argc, char** argv, const Roles& roles, int (*run)(const Word
       role->second(words);
       return 0;
     }
+    if (std::find(words.begin(), words.end(), "--help") != words.end()) return std::fputs(usage, stdout), 0;
     return run(words);
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "%s\n", error.what_without_backtrace());
@@ -81,7 +83,9 @@ json measure_torch(const Options& options, Placement placement, const std::strin
 void write_results(const Options& options, const json& results) {
   const std::filesystem::path path(options.json_path);
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path) << results.dump(2) << '\n';
+  std::ofstream file(path);
+  file << results.dump(2) << '\n';
+  if (!file.flush()) throw std::runtime_error("[bench] cannot write " + options.json_path);
   std::printf("\nAll figures are in %s\n", options.json_path.c_str());
 }
 

@@ -14,8 +14,8 @@ using Words = std::vector<std::string>;
 using Roles = std::map<std::string, void (*)(const Words&)>;
 
 /// main() of a benchmark, which starts itself again in each of its roles: plays the one that the first word names, else
-/// calls `run`. Whatever is thrown is said, and makes it fail.
-int run_program(int argc, char** argv, const Roles& roles, int (*run)(const Words&));
+/// says `usage` if asked for --help, else calls `run`. Whatever is thrown is said, and makes it fail.
+int run_program(int argc, char** argv, const char* usage, const Roles& roles, int (*run)(const Words&));
 
 /// What every benchmark can be told.
 struct Options {
@@ -38,6 +38,7 @@ std::string fresh_meeting();
 nlohmann::json measure_torch(const Options& options, Placement placement, const std::string& script,
                              const Words& words = {}, int processes = 2);
 
+/// Throws if they cannot be written.
 void write_results(const Options& options, const nlohmann::json& results);
 
 /// The instructions that a file of callgrind's counts. Throws if it has none.

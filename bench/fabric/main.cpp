@@ -78,7 +78,6 @@ class Run {
 };
 
 int run(const Words& words) {
-  if (!words.empty() && words[0] == "--help") return std::fputs(usage, stdout), 0;
   Options options{.json_path = "out/bench_fabric.json"};
   Words sizes = {"16", "65536", "1048576", "16777216", "134217728"};
   parse(words, usage, options, [&](const std::string& option, const Value&) {
@@ -96,7 +95,7 @@ int run(const Words& words) {
 
 int main(int argc, char** argv) {
   using namespace farad::bench;
-  return run_program(argc, argv,
+  return run_program(argc, argv, usage,
                      {{"futex-ping", futex_ping},
                       {"socket-ping", socket_ping},
                       {"memcpy", memcpy_warm},

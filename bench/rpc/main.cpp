@@ -59,7 +59,6 @@ void count_instructions() {
 }
 
 int run(const Words& words) {
-  if (!words.empty() && words[0] == "--help") return std::fputs(usage, stdout), 0;
   Options options{.json_path = "out/bench_rpc.json"};
   std::string calls = "100000";
   bool count = false;
@@ -81,6 +80,6 @@ int run(const Words& words) {
 
 int main(int argc, char** argv) {
   using namespace farad::bench;
-  return run_program(argc, argv,
+  return run_program(argc, argv, usage,
                      {{"call-client", call_client}, {"count-client", count_client}, {"call-server", call_server}}, run);
 }

@@ -63,7 +63,6 @@ json measure_training(const Options& options, const std::vector<int>& numbers, i
 }
 
 int run(const Words& words) {
-  if (!words.empty() && words[0] == "--help") return std::fputs(usage, stdout), 0;
   Options options{.json_path = "out/bench_shared.json"};
   bool quick = false;
   parse(words, usage, options, [&](const std::string& option, const Value&) {
@@ -90,5 +89,5 @@ int main(int argc, char** argv) {
   using namespace farad::bench;
   const Roles roles{{"offer", offer}, {"train", train},       {"reduce", reduce},
                     {"tally", tally}, {"increase", increase}, {"look", look}};
-  return run_program(argc, argv, roles, run);
+  return run_program(argc, argv, usage, roles, run);
 }

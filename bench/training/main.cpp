@@ -86,7 +86,6 @@ json measure_checkpoint(const std::string& mib) {
 }
 
 int run(const Words& words) {
-  if (!words.empty() && words[0] == "--help") return std::fputs(usage, stdout), 0;
   Options options{.json_path = "out/bench_training.json"};
   std::string mib = "256";
   parse(words, usage, options, [&](const std::string& option, const Value& value) {
@@ -109,7 +108,7 @@ int run(const Words& words) {
 
 int main(int argc, char** argv) {
   using namespace farad::bench;
-  return run_program(argc, argv,
+  return run_program(argc, argv, usage,
                      {{"step-client", step_client},
                       {"step-alone", step_alone},
                       {"step-floor", step_floor},

@@ -252,8 +252,8 @@ void Passes::on_over(Pass& pass, base::Rank from, const PassMessage& answer, Eff
       break;
     case Verdict::Dropped:
       // Only the root decides for those who are done, unless they have lost it. A released context may say more than
-      // it knows.
-      if (pass.state == PassState::Done && from != pass.id.root) break;
+      // it knows. But the root, done itself, would wait for ever for whoever says that.
+      if (pass.state == PassState::Done && !is_root(pass) && from != pass.id.root) break;
       abort(pass, answer.failure, out, &from);
       break;
     case Verdict::Undecided:

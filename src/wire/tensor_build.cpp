@@ -5,10 +5,14 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
 #include <optional>
 #include <vector>
 
 #include "wire/tensor_spec.h"
+#include "wire/torch_compat.h"
 
 namespace farad::wire {
 namespace {
@@ -53,12 +57,44 @@ Complaint check_indices(const TensorSpec& spec, const int64_t* indices) {
   return {};
 }
 
+char* copy_elements(const char* from, c10::IntArrayRef sizes, c10::IntArrayRef strides, size_t bytes, char* to) {
+  if (sizes.empty()) {
+    std::memcpy(to, from, bytes);
+    return to + bytes;
+  }
+  for (int64_t i = 0; i < sizes[0]; ++i) {
+    to = copy_elements(from, sizes.slice(1), strides.slice(1), bytes, to);
+    from += strides[0] * static_cast<int64_t>(bytes);
+  }
+  return to;
+}
+
+/// Up to this many bytes are copied element by element: contiguous() goes through the dispatcher several times, which
+/// costs more than the rest of a small message. The gradient of a sum is one, for example: a number, expanded.
+constexpr size_t small_copy = 1024;
+
+bool is_small_copy(const at::Tensor& tensor) {
+  return tensor.nbytes() <= small_copy && tensor.device().is_cpu() && tensor.layout() == c10::kStrided &&
+         !tensor.is_conj() && !tensor.is_neg() && tensor.has_storage();
+}
+
+at::Tensor copy_small(const at::Tensor& tensor) {
+  const size_t bytes = tensor.nbytes();
+  void* const memory = std::malloc(std::max<size_t>(bytes, 1));
+  if (!memory) throw std::bad_alloc();
+  at::DataPtr owned(memory, memory, &std::free, at::Device(at::kCPU));
+  copy_elements(compat::const_data(tensor), tensor.sizes(), tensor.strides(), tensor.itemsize(),
+                static_cast<char*>(memory));
+  return tensor_over(std::move(owned), bytes, tensor.scalar_type(), tensor.sizes(), {});
+}
+
 }  // namespace
 
 at::Tensor as_dense_block(const at::Tensor& tensor) {
   if (lies_as_a_block(tensor)) return tensor;
   at::NoGradGuard no_history;
   if (tensor._is_zerotensor()) return at::zeros(tensor.sizes(), tensor.options());
+  if (is_small_copy(tensor)) return copy_small(tensor);
   return tensor.resolve_conj().resolve_neg().contiguous();
 }
 

@@ -112,9 +112,36 @@ struct Reader::TokenReader : msgpack::null_visitor {
     return !set(Kind::Map);
   }
   void insufficient_bytes(size_t, size_t) { cut_off = true; }
+
+  /// The bytes of a value of the kinds that small messages are made of, which need no parser: msgpack's takes memory
+  /// each time. 0 if it is none of these, or not all there.
+  static size_t read_short(const char* next, size_t left, Token& token) {
+    constexpr unsigned char fixarray = 0x90, fixarray_mask = 0xf0, fixext4 = 0xd6;
+    if (left == 0) return 0;
+    const auto first = static_cast<unsigned char>(*next);
+    if (first < 0x80) {
+      token.kind = Kind::Natural;
+      token.natural = first;
+      return 1;
+    }
+    if ((first & fixarray_mask) == fixarray) {
+      token.kind = Kind::Array;
+      token.natural = first & static_cast<unsigned char>(~fixarray_mask);
+      return 1;
+    }
+    if (first != fixext4 || left < 6) return 0;
+    token.kind = Kind::Extension;
+    token.extension = static_cast<int8_t>(next[1]);
+    token.text = {next + 2, 4};
+    return 6;
+  }
 };
 
 bool Reader::take(Token& token) {
+  if (const size_t used = TokenReader::read_short(next_, bytes_left(), token)) {
+    next_ += used;
+    return true;
+  }
   TokenReader tokens;
   size_t used = 0;
   msgpack::parse(next_, bytes_left(), used, tokens);

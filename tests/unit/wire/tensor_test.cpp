@@ -106,6 +106,12 @@ TEST(WireTensor, AViewDoesNotDragItsStorageAlong) {
 TEST(WireTensor, ExpandedAndOverlappingViewsArriveAsTheirValues) {
   const auto expanded = at::rand({3, 1}).expand({3, 4});
   EXPECT_TRUE(at::equal(round_trip(expanded), expanded));
+  const auto large = at::rand({40, 1}).expand({40, 40});  // Not copied element by element, as small ones are.
+  EXPECT_TRUE(at::equal(round_trip(large), large));
+  const auto sliced = at::arange(60).reshape({3, 4, 5}).slice(2, 1, 5, 2).transpose(0, 1);
+  EXPECT_TRUE(at::equal(round_trip(sliced), sliced));
+  const auto number = at::rand({2}).select(0, 1).expand({3, 1, 2});
+  EXPECT_TRUE(at::equal(round_trip(number), number));
   const auto windows = at::rand({10}).unfold(0, 4, 1);
   EXPECT_TRUE(at::equal(round_trip(windows), windows));
 }

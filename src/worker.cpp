@@ -87,7 +87,7 @@ std::unique_ptr<autograd::Service> WorkerCore::make_gradients() {
       agent_->fabric(), [this](std::function<void()> task) { agent_->run_after(time_to_gather, std::move(task)); },
       [this](const net::Cost& cost, std::function<void()> task) {
         task = as_work(std::move(task));
-        if (!agent_->in_place().run_noting(cost, task)) task();
+        if (!agent_->in_place().run_noting(cost, std::move(task))) task();
       },
       [this](const std::function<void()>& task) { run_as_worker(task); },
       [this](const base::Status& why) { log_->warning(why.message()); }};
@@ -195,9 +195,9 @@ std::function<void()> WorkerCore::as_work(std::function<void()> task) {
 }
 
 void WorkerCore::run(std::function<void()> continuation) {
-  const auto task = as_work(std::move(continuation));
+  auto task = as_work(std::move(continuation));
   // After the end there are no threads of ours; whoever completed the future goes on itself.
-  if (!agent_->executor().post(task)) task();
+  if (!agent_->executor().post(std::move(task))) task();
 }
 
 void WorkerCore::discard(std::function<void()> end) {

@@ -25,7 +25,7 @@ Executor::Executor(Runtime& runtime, std::string name, int threads)
 
 Executor::~Executor() { close(); }
 
-bool Executor::post(std::function<void()> task) {
+bool Executor::post(std::function<void()>&& task) {
   std::vector<std::unique_ptr<Worker>> ended;
   Lock lock(mutex_);
   if (closed_) return false;

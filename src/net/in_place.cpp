@@ -42,7 +42,7 @@ InPlace::InPlace(base::Runtime& runtime, Driver& driver, base::Executor& executo
   });
 }
 
-bool InPlace::run_noting(const Cost& cost, std::function<void()> task) {
+bool InPlace::run_noting(const Cost& cost, std::function<void()>&& task) {
   if (cost.is_short() && driver_.residents().run_in_place(task)) return true;
   return executor_.post(std::move(task));
 }

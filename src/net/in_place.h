@@ -40,7 +40,7 @@ class InPlace {
   InPlace(base::Runtime& runtime, Driver& driver, base::Executor& executor);
 
   /// Any thread; in place only inside the driver's poll. `cost` must live until the task has ended; tasks must not
-  /// throw. False if the executor does not take it; the task is dropped then.
+  /// throw. False if the executor is closed; the task is not run then.
   template <class Task>
   bool run(Cost& cost, Task task) {
     return run_noting(cost, [this, &cost, task = std::move(task)] {
@@ -50,8 +50,8 @@ class InPlace {
     });
   }
   /// The same for work that notes its cost itself, because not all of its time is its own: whom it wakes may share its
-  /// core, and runs first.
-  bool run_noting(const Cost& cost, std::function<void()> task);
+  /// core, and runs first. If the executor is closed the task is left to the caller.
+  bool run_noting(const Cost& cost, std::function<void()>&& task);
 
  private:
   base::Runtime& runtime_;

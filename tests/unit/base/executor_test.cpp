@@ -26,6 +26,17 @@ TEST(Executor, TakesNothingAfterClose) {
   EXPECT_FALSE(executor.post([] {}));
 }
 
+TEST(Executor, LeavesWhatItDoesNotTake) {
+  Executor executor(Runtime::real(), "test", 1);
+  executor.close();
+  bool ran = false;
+  std::function<void()> task = [&] { ran = true; };
+  ASSERT_FALSE(executor.post(std::move(task)));
+  ASSERT_TRUE(task);
+  task();
+  EXPECT_TRUE(ran);
+}
+
 TEST(Executor, StartsNoMoreThreadsThanWanted) {
   Executor executor(Runtime::real(), "test", 2);
   std::latch started(2), release(1);

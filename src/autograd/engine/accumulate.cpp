@@ -4,6 +4,7 @@
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/utils/grad_layout_contract.h>
 
 #include <utility>
 
@@ -24,6 +25,15 @@ bool is_memory_shared(const at::Tensor& gradient) {
   if (gradient.storage().use_count() != 2 || !gradient.is_view()) return true;
   const auto& base = gradient._base();
   return base.use_count() != 1 || !base.is_alias_of(gradient);
+}
+
+/// Whether `gradient` can be kept as it is. Libtorch would put another tensor in front of its memory, by detach(),
+/// which costs as much as a small node.
+bool can_be_kept(const at::Tensor& variable, const at::Tensor& gradient) {
+  return !at::GradMode::is_enabled() && variable.layout() == at::kStrided && gradient.layout() == at::kStrided &&
+         !gradient.requires_grad() && !gradient.is_view() && gradient.use_count() == 1 && gradient.has_storage() &&
+         gradient.storage().use_count() == 1 && !at::isTensorSubclassLike(gradient) &&
+         torch::autograd::utils::obeys_layout_contract(gradient, variable);
 }
 
 }  // namespace
@@ -48,6 +58,7 @@ void accumulate(at::Tensor& sum, at::Tensor gradient) {
 }
 
 at::Tensor own_gradient(const at::Tensor& variable, at::Tensor gradient, bool seen_by_hooks) {
+  if (!seen_by_hooks && can_be_kept(variable, gradient)) return gradient;
   // Libtorch takes a gradient whose tensor nobody else holds. But its memory may be that of a root's gradient or of a
   // message, which others see: then no number of holders is small enough.
   const size_t holders = is_memory_shared(gradient) ? 0 : 1 + seen_by_hooks;

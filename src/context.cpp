@@ -1,6 +1,8 @@
 #include <farad/autograd.h>
 #include <farad/error.h>
 
+#include <ATen/ScalarOps.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -20,6 +22,15 @@ using autograd::LocalContext;
 using autograd::Roots;
 using torch::autograd::Edge;
 
+/// A one, as the gradient of a root that says none. For a plain number, which a loss mostly is, libtorch can do without
+/// its dispatcher, which costs more than all else here.
+at::Tensor one_for(const at::Tensor& root) {
+  const auto dtype = root.scalar_type();
+  const bool plain = root.dim() == 0 && (dtype == at::kFloat || dtype == at::kDouble) && root.device().is_cpu() &&
+                     root.layout() == at::kStrided && !at::isTensorSubclassLike(root);
+  return plain ? at::detail::scalar_tensor_static(1, dtype, at::kCPU) : at::ones_like(root);
+}
+
 Edge edge_of(const at::Tensor& tensor) { return torch::autograd::impl::gradient_edge(tensor); }
 
 /// Where the pass comes in, and with what; refuses what cannot be differentiated.
@@ -36,7 +47,7 @@ Roots roots_of(const std::vector<at::Tensor>& roots, const std::vector<at::Tenso
     if (!gradient.defined()) {
       FARAD_CHECK(root.numel() == 1, "[autograd] ", what, ": root ", i, " is no scalar but has ", root.numel(),
                   " elements: give its gradient in grad_tensors, or sum it up");
-      gradient = at::ones_like(root);
+      gradient = one_for(root);
     }
     FARAD_CHECK(gradient.sizes() == root.sizes(), "[autograd] ", what, ": root ", i, " is of size ", root.sizes(),
                 " and its gradient of ", gradient.sizes());
@@ -162,7 +173,7 @@ void Context::backward(std::vector<RRef<at::Tensor>> roots, BackwardOptions opti
 Gradients Context::gradients() const { return read(*core_, local_); }
 
 at::Tensor Context::gradient(const at::Tensor& leaf) const {
-  return core_->gradients().backward().gradients(local_).find(leaf);
+  return core_->gradients().backward().gradient(local_, leaf);
 }
 
 std::string Context::dot(const std::vector<at::Tensor>& losses) const {

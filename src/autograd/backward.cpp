@@ -59,8 +59,8 @@ thread_local Backward::Turn* Backward::Turn::here_ = nullptr;
 
 /// What is to be sent meanwhile goes at its end, as one message to each worker, if that has been short so far. Should
 /// it last this time, what was kept goes within a moment all the same: see keep().
-void Backward::take_turn(const std::shared_ptr<LocalContext>& context, net::Cost& cost,
-                         const std::function<void()>& work) {
+template <class Task>
+void Backward::take_turn(const std::shared_ptr<LocalContext>& context, net::Cost& cost, const Task& work) {
   const auto& runtime = services_.fabric.runtime();
   const auto start = runtime.now();
   bool kept = false;
@@ -121,12 +121,12 @@ void Backward::run_within(const RunningPass& outer, const std::vector<at::Tensor
 
 /// Runs what it can of a part that begins here with `work`, and waits in between, until there is nothing more to be
 /// done.
-void Backward::complete(const std::shared_ptr<LocalContext>& context, Part& part, Work work,
+void Backward::complete(const std::shared_ptr<LocalContext>& context, Part& part, Work&& work,
                         std::chrono::milliseconds timeout) {
   auto& driver = services_.fabric.driver();
   const auto deadline = base::deadline_after(services_.fabric.runtime().now(), timeout);
   take_turn(context, cost_of_beginning_, [&] {
-    perform_here(context, std::move(work));
+    perform_here(context, work);
     run_part(context, part);
   });
   while (true) {
@@ -140,19 +140,31 @@ void Backward::complete(const std::shared_ptr<LocalContext>& context, Part& part
   if (!part.held && !part.committed) throw Aborted(message_of(*context, part));
 }
 
-GradientStore Backward::gradients(const std::shared_ptr<LocalContext>& context) {
+void Backward::wait_until_settled(const std::shared_ptr<LocalContext>& context) {
+  if (context->is_settled()) return;
   auto& driver = services_.fabric.driver();
   const auto waiter = driver.make_waiter();
   perform(context, context->read(waiter));
   driver.wait(*waiter, base::never);
+}
+
+GradientStore Backward::gradients(const std::shared_ptr<LocalContext>& context) {
+  wait_until_settled(context);
   auto gradients = context->gradients();
   gradients.wait_here();
   return gradients;
 }
 
+at::Tensor Backward::gradient(const std::shared_ptr<LocalContext>& context, const at::Tensor& leaf) {
+  wait_until_settled(context);
+  auto [gradient, ready] = context->gradient(leaf);
+  ready.wait_here(gradient);
+  return gradient;
+}
+
 // --- Running a part ---
 
-void Backward::begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun) {
+void Backward::begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun& begun) {
   auto& part = *begun.part;
   auto status = part.options_status;
   if (part.options.deterministic) {
@@ -196,7 +208,7 @@ void Backward::run_part(const std::shared_ptr<LocalContext>& context, Part& part
   LocalContext::Next next;
   context->next(part, next);
   if (next.none()) return;
-  services_.run_as_worker([&] {
+  const auto run = [&] {
     // Hooks may make calls: these are recorded where the pass is, if the pass is recorded at all.
     const CurrentScope current(&contexts_, context);
     const Evaluator::Scope scope(*part.evaluator);
@@ -214,7 +226,8 @@ void Backward::run_part(const std::shared_ptr<LocalContext>& context, Part& part
       }
       perform(context, std::move(work));
     }
-  });
+  };
+  services_.run_as_worker(std::ref(run));  // What is referred to needs no memory.
 }
 
 base::Status Backward::run_next(const std::shared_ptr<LocalContext>& context, Part& part, LocalContext::Next& next,
@@ -268,20 +281,20 @@ void Backward::fail(const std::shared_ptr<LocalContext>& context, PassId pass, c
 
 // --- What a pass wants done ---
 
-void Backward::perform(const std::shared_ptr<LocalContext>& context, Work work) {
+void Backward::perform(const std::shared_ptr<LocalContext>& context, Work&& work) {
   if (work.is_light()) return perform_light(context, work);
   // What takes long is not done where messages are taken in.
-  if (!services_.fabric.driver().driving_here()) return perform_here(context, std::move(work));
+  if (!services_.fabric.driver().driving_here()) return perform_here(context, work);
   perform_light(context, work);
   auto& cost = work.begun.empty() ? cost_of_going_on_ : cost_of_beginning_;
   services_.run(cost, [this, context, &cost, work = std::make_shared<Work>(std::move(work))] {
-    take_turn(context, cost, [&] { perform_here(context, std::move(*work)); });
+    take_turn(context, cost, [&] { perform_here(context, *work); });
   });
 }
 
-void Backward::perform_here(const std::shared_ptr<LocalContext>& context, Work work) {
+void Backward::perform_here(const std::shared_ptr<LocalContext>& context, Work& work) {
   perform_light(context, work);
-  for (auto& begun : work.begun) begin_part(context, std::move(begun));
+  for (auto& begun : std::exchange(work.begun, {})) begin_part(context, begun);
   for (const auto& part : work.woken) run_part(context, *part);
 }
 
@@ -375,9 +388,15 @@ void Backward::on_message(net::Peer from, wire::Message&& message) {
   const auto placed = wire::to_devices(message);
   auto next = message.tensors.begin();
   for (auto& mail : mails) {
+    const auto count = static_cast<ptrdiff_t>(mail.tensors());
+    if (count > 0 && count == std::ssize(message.tensors)) {
+      on_mail(from, mail, std::move(message.tensors));
+      next = message.tensors.end();
+      continue;
+    }
     const auto first = next;
-    next += static_cast<ptrdiff_t>(mail.tensors());
-    on_mail(from, mail, {std::make_move_iterator(first), std::make_move_iterator(next)}, placed);
+    next += count;
+    on_mail(from, mail, {std::make_move_iterator(first), std::make_move_iterator(next)});
   }
 }
 

@@ -54,6 +54,8 @@ class Backward {
                   const std::function<std::vector<at::Tensor>()>& compute);
   /// The gradients of all passes that had ended at their roots before this was called.
   GradientStore gradients(const std::shared_ptr<LocalContext>& context);
+  /// One of them; undefined if there is none.
+  at::Tensor gradient(const std::shared_ptr<LocalContext>& context, const at::Tensor& leaf);
 
   /// On the driving thread.
   void on_message(net::Peer from, wire::Message&& message);
@@ -67,24 +69,27 @@ class Backward {
   uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
 
   /// Does what came of something that happened to a context. Any thread.
-  void perform(const std::shared_ptr<LocalContext>& context, LocalContext::Work work);
+  void perform(const std::shared_ptr<LocalContext>& context, LocalContext::Work&& work);
 
  private:
   using Work = LocalContext::Work;
   class Turn;
 
-  void complete(const std::shared_ptr<LocalContext>& context, Part& part, Work work, std::chrono::milliseconds timeout);
-  void begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun begun);
+  void wait_until_settled(const std::shared_ptr<LocalContext>& context);
+  void complete(const std::shared_ptr<LocalContext>& context, Part& part, Work&& work,
+                std::chrono::milliseconds timeout);
+  void begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun& begun);
   base::Status make_evaluator(Part& part, const Entries& entries);
   /// A thread's turn at a part, from when it has something to do until it has to wait.
-  void take_turn(const std::shared_ptr<LocalContext>& context, net::Cost& cost, const std::function<void()>& work);
+  template <class Task>
+  void take_turn(const std::shared_ptr<LocalContext>& context, net::Cost& cost, const Task& work);
   void run_part(const std::shared_ptr<LocalContext>& context, Part& part);
   base::Status run_next(const std::shared_ptr<LocalContext>& context, Part& part, LocalContext::Next& next,
                         RunningPass& running);
   base::Status begin_deferred(const std::shared_ptr<LocalContext>& context, Part& part, NodeIndex node,
                               Part::Deferred& deferred);
   void give_up_deferred(Part& part);
-  void perform_here(const std::shared_ptr<LocalContext>& context, Work work);
+  void perform_here(const std::shared_ptr<LocalContext>& context, Work& work);
   void perform_light(const std::shared_ptr<LocalContext>& context, Work& work);
   void send(const std::shared_ptr<LocalContext>& context, Effects::Outgoing& outgoing, std::vector<at::Tensor> tensors);
   void keep(base::Rank to, Outbox::Letter letter);

@@ -72,11 +72,11 @@ std::shared_ptr<LocalContext> Contexts::take_message(ContextId id, net::Peer fro
 
 void Contexts::add(const std::shared_ptr<LocalContext>& context, PairId pair, Recording::Received received,
                    PassId except) {
-  services_.perform(context, context->add(pair, std::move(received), except));
+  if (auto work = context->add(pair, std::move(received), except)) services_.perform(context, std::move(*work));
 }
 
 void Contexts::went(const std::shared_ptr<LocalContext>& context, PairId pair, net::Peer to) {
-  services_.perform(context, context->went(pair, to));
+  if (auto work = context->went(pair, to)) services_.perform(context, std::move(*work));
 }
 
 void Contexts::drop(const std::shared_ptr<LocalContext>& context, PairId pair) {

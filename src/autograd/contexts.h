@@ -50,7 +50,7 @@ class Contexts {
     /// On another thread, after a moment in which more of the kind may come together.
     std::function<void(std::function<void()> task)> later;
     /// Does what came of something that happened to a context.
-    std::function<void(const std::shared_ptr<LocalContext>&, LocalContext::Work)> perform;
+    std::function<void(const std::shared_ptr<LocalContext>&, LocalContext::Work&&)> perform;
   };
   /// So many connections in a row that were lost without an answer are a maker that is gone.
   static constexpr int most_unanswered = 3;

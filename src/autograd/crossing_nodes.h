@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "autograd/call_name.h"
 #include "autograd/ids.h"
 #include "autograd/rerun.h"
 #include "autograd/torch_compat.h"
@@ -15,10 +16,12 @@ struct Passage {
   ContextId context;  ///< only its id: a context ends with its owner, however long a graph lives
   PairId pair;
   base::Rank peer;    ///< who is at the other end
-  std::string call;   ///< the function that was called, for messages
+  CallName call;      ///< for messages
   uint64_t path = 0;  ///< of a send: how it came to be; see current.h
   RerunId rerun = {};
 };
+
+inline bool needs_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
 /// Stands for the tensors of one message to a peer. Its next edges lead to what made them, in the order of the message;
 /// its inputs, one per tensor, are their gradients as the peer answers them, and it passes these on as they are.
@@ -26,7 +29,7 @@ struct Passage {
 /// Nothing leads to it: its context holds it, until that ends.
 class SendNode final : public torch::autograd::Node {
  public:
-  /// `tensors`: those that were sent and require a gradient.
+  /// `tensors`: of the message; it stands for those that require a gradient.
   SendNode(Passage passage, const torch::autograd::variable_list& tensors);
 
   const Passage& passage() const { return passage_; }
@@ -56,7 +59,9 @@ class RecvNode final : public torch::autograd::Node {
   const Passage passage_;
 };
 
-/// Makes `node` the history of `tensors`, which have none: the i-th tensor's gradient is its i-th input.
+/// Makes `node` the history of `tensor`, which has none: the tensor's gradient is its next input.
+void add_history(const compat::Ptr<RecvNode>& node, const at::Tensor& tensor);
+/// The same for all of them, in their order.
 void set_history(const compat::Ptr<RecvNode>& node, const torch::autograd::variable_list& tensors);
 
 }  // namespace farad::autograd

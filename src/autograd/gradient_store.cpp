@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -10,15 +11,26 @@
 
 namespace farad::autograd {
 
+size_t GradientStore::place_of(const at::Tensor& leaf) const {
+  if (entries_.size() <= few) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](auto& e) { return e.first.is_same(leaf); });
+    return found == entries_.end() ? nowhere : static_cast<size_t>(found - entries_.begin());
+  }
+  const auto found = places_.find(leaf.unsafeGetTensorImpl());
+  return found == places_.end() ? nowhere : found->second;
+}
+
 void GradientStore::add(LeafGradient more, bool differentiable) {
-  const auto [found, added] = places_.try_emplace(more.leaf.unsafeGetTensorImpl(), entries_.size());
-  if (added) {
+  const size_t place = place_of(more.leaf);
+  if (place == nowhere) {
     entries_.emplace_back(std::move(more.leaf), std::move(more.gradient));
     ready_.push_back(std::move(more.ready));
+    if (entries_.size() <= few) return;
+    for (size_t i = places_.size(); i < entries_.size(); i++) places_[entries_[i].first.unsafeGetTensorImpl()] = i;
     return;
   }
-  auto& sum = entries_[found->second].second;
-  auto& ready = ready_[found->second];
+  auto& sum = entries_[place].second;
+  auto& ready = ready_[place];
   // Whichever thread hears that the pass is over comes here: its own streams have nothing to do with this.
   std::optional<c10::StreamGuard> aside;
   at::Tensor before;  // Held, so that the sum is another tensor: somebody's stream may still read this one.
@@ -38,15 +50,21 @@ void GradientStore::wait_here() const {
 }
 
 void GradientStore::set(const at::Tensor& leaf, at::Tensor gradient) {
-  const auto found = places_.find(leaf.unsafeGetTensorImpl());
-  if (found == places_.end()) return;
-  ready_[found->second] = Ready(gradient);
-  entries_[found->second].second = std::move(gradient);
+  const size_t place = place_of(leaf);
+  if (place == nowhere) return;
+  ready_[place] = Ready(gradient);
+  entries_[place].second = std::move(gradient);
 }
 
 at::Tensor GradientStore::find(const at::Tensor& leaf) const {
-  const auto found = places_.find(leaf.unsafeGetTensorImpl());
-  return found == places_.end() ? at::Tensor() : entries_[found->second].second;
+  const size_t place = place_of(leaf);
+  return place == nowhere ? at::Tensor() : entries_[place].second;
+}
+
+std::pair<at::Tensor, Ready> GradientStore::look(const at::Tensor& leaf) const {
+  const size_t place = place_of(leaf);
+  if (place == nowhere) return {};
+  return {entries_[place].second, ready_[place]};
 }
 
 }  // namespace farad::autograd

@@ -2,6 +2,7 @@
 
 #include <ATen/core/TensorBody.h>
 
+#include <cstdint>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -23,11 +24,17 @@ class GradientStore {
   void set(const at::Tensor& leaf, at::Tensor gradient);
   const std::vector<Entry>& entries() const { return entries_; }
   at::Tensor find(const at::Tensor& leaf) const;
+  /// The same, and when it may be used.
+  std::pair<at::Tensor, Ready> look(const at::Tensor& leaf) const;
 
  private:
+  static constexpr size_t few = 8;
+  static constexpr size_t nowhere = SIZE_MAX;
+  size_t place_of(const at::Tensor& leaf) const;
+
   std::vector<Entry> entries_;
   std::vector<Ready> ready_;                        // by entry: when its gradient may be used
-  std::unordered_map<const void*, size_t> places_;  // by the leaf's TensorImpl, which its entry keeps
+  std::unordered_map<const void*, size_t> places_;  // of more than a few: by TensorImpl, which the entry keeps
 };
 
 }  // namespace farad::autograd

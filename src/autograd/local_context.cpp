@@ -82,6 +82,11 @@ GradientStore LocalContext::gradients() const {
   return gradients_;
 }
 
+std::pair<at::Tensor, Ready> LocalContext::gradient(const at::Tensor& leaf) const {
+  base::Lock lock(mutex_);
+  return gradients_.look(leaf);
+}
+
 void LocalContext::set_gradient(const at::Tensor& leaf, at::Tensor gradient) {
   base::Lock lock(mutex_);
   gradients_.set(leaf, std::move(gradient));
@@ -103,7 +108,7 @@ LocalContext::Work LocalContext::step(const std::function<void(Passes&, Effects&
   return work;
 }
 
-bool LocalContext::begin(bool fast, std::vector<char> options, std::shared_ptr<Part> part, Work& work) {
+bool LocalContext::begin(bool fast, std::string options, std::shared_ptr<Part> part, Work& work) {
   base::Lock lock(mutex_);
   if (released_) return false;
   part->id = passes_.begin(fast, std::move(options), work.effects);
@@ -132,29 +137,33 @@ LocalContext::Work LocalContext::scanned(Part& part, const Snapshot& snapshot) {
   return work;
 }
 
-LocalContext::Work LocalContext::add(PairId pair, Recording::Received received, PassId except) {
-  Work work;
+std::optional<LocalContext::Work> LocalContext::add(PairId pair, Recording::Received received, PassId except) {
   base::Lock lock(mutex_);
-  if (released_) return work;
+  if (released_) return {};
+  if (passes_.active() == 0) {
+    recording_.add(pair, std::move(received));
+    return {};
+  }
+  std::optional<Work> work(std::in_place);
   const auto from = received.from.rank;
   std::vector<PassId> concerned;
   for (const auto& [pass, part] : parts_) {
     if (pass != except && part->options.rerun == received.rerun) concerned.push_back(pass);
   }
   recording_.add(pair, std::move(received));
-  passes_.late_recv(pair, from, work.effects, [&](PassId pass) {
+  passes_.late_recv(pair, from, work->effects, [&](PassId pass) {
     return std::find(concerned.begin(), concerned.end(), pass) != concerned.end();
   });
-  gather(work);
+  gather(*work);
   return work;
 }
 
-LocalContext::Work LocalContext::went(PairId pair, net::Peer to) {
+std::optional<LocalContext::Work> LocalContext::went(PairId pair, net::Peer to) {
   compat::Ptr<SendNode> node;
   base::Lock lock(mutex_);
   if (released_) return {};
   if (peers_.meet(to)) {
-    recording_.went(pair, to);
+    if (pair.value) recording_.went(pair, to);
     return {};
   }
   auto work = drop_now(node, pair);  // That life was lost before we could say that the message went there.
@@ -311,9 +320,11 @@ LocalContext::Work::Begun LocalContext::snapshot(std::shared_ptr<Part> part) con
     deferred.which = node->enter(begun.part->id);
     begun.part->deferred_by_node.emplace(node.get(), &deferred);
   }
+  entries.sends.reserve(recording_.sent().size());
   for (const auto& [pair, sent] : recording_.sent()) {
     if (sent.node->passage().rerun == entries.rerun) entries.sends.push_back(sent.node);
   }
+  entries.recvs.reserve(recording_.received().size());
   for (const auto& [pair, received] : recording_.received()) {
     if (received.rerun != entries.rerun) continue;
     const auto from = received.from.rank;
@@ -321,6 +332,11 @@ LocalContext::Work::Begun LocalContext::snapshot(std::shared_ptr<Part> part) con
     // One that came back is a peer again; it will refuse what was not for its new life.
     if (received.lost && !std::binary_search(begun.peers.begin(), begun.peers.end(), from)) begun.lost.push_back(from);
   }
+  // Each is answered once.
+  const auto pair_of = [](const Crossing& recv) { return recv.pair; };
+  if (!std::ranges::is_sorted(entries.recvs, {}, pair_of)) std::ranges::sort(entries.recvs, {}, pair_of);
+  const auto [first, last] = std::ranges::unique(entries.recvs, {}, pair_of);
+  entries.recvs.erase(first, last);
   return begun;
 }
 
@@ -328,11 +344,11 @@ std::string LocalContext::describe(PairId pair) const {
   const auto tell = [&](const std::string& call, base::Rank from, base::Rank to) {
     return "\"" + call + "\" (tensors from " + group_->name_of(from) + " to " + group_->name_of(to) + ")";
   };
-  if (const auto sent = recording_.sent().find(pair); sent != recording_.sent().end()) {
-    return tell(sent->second.node->passage().call, group_->self, sent->second.to.rank);
+  if (const auto* sent = recording_.find_sent(pair)) {
+    return tell(sent->node->passage().call.text(), group_->self, sent->to.rank);
   }
-  if (const auto got = recording_.received().find(pair); got != recording_.received().end()) {
-    return tell(got->second.call, got->second.from.rank, group_->self);
+  if (const auto* got = recording_.find_received(pair)) {
+    return tell(got->call.text(), got->from.rank, group_->self);
   }
   return "a call that this worker does not know";
 }

@@ -84,16 +84,17 @@ class LocalContext final : private Surroundings {
   Work step(const std::function<void(Passes&, Effects&)>& change) EXCLUDES(mutex_);
 
   /// A pass begins here, as its root. False if the context is released.
-  [[nodiscard]] bool begin(bool fast, std::vector<char> options, std::shared_ptr<Part> part, Work& work)
-      EXCLUDES(mutex_);
+  [[nodiscard]] bool begin(bool fast, std::string options, std::shared_ptr<Part> part, Work& work) EXCLUDES(mutex_);
   /// The same for a pass that a node of `outer` begins, while it runs here. False if that one has ended.
   [[nodiscard]] bool begin_within(PassId outer, std::shared_ptr<Part> part, Work& work) EXCLUDES(mutex_);
   /// What Work::begun asked for.
   Work scanned(Part& part, const Snapshot& snapshot) EXCLUDES(mutex_);
-  /// A recv, and an answer of null for the passes that came before it (but for the one it belongs to).
-  Work add(PairId pair, Recording::Received received, PassId except = {}) EXCLUDES(mutex_);
-  /// A message of the forward pass is on its way to that life, and with it `pair`, if that is not 0.
-  Work went(PairId pair, net::Peer to) EXCLUDES(mutex_);
+  /// A recv, and an answer of null for the passes that came before it (but for the one it belongs to). Most often there
+  /// are none, and so there is nothing to be done.
+  std::optional<Work> add(PairId pair, Recording::Received received, PassId except = {}) EXCLUDES(mutex_);
+  /// A message of the forward pass is on its way to that life, and with it `pair`, if that is not 0. To be done is
+  /// something only if that life is over.
+  std::optional<Work> went(PairId pair, net::Peer to) EXCLUDES(mutex_);
   /// A send that never got there.
   Work drop(PairId pair) EXCLUDES(mutex_);
   Work on_lost(net::Peer peer) EXCLUDES(mutex_);
@@ -122,7 +123,12 @@ class LocalContext final : private Surroundings {
   /// Whether gradients may be read now. If not, `waiter` is told once they may; see Passes::read().
   Work read(const std::shared_ptr<net::Waiter>& waiter) EXCLUDES(mutex_);
 
+  /// Whether they may be read now for certain, without asking anybody.
+  bool is_settled() const EXCLUDES(mutex_);
+
   GradientStore gradients() const EXCLUDES(mutex_);
+  /// Undefined if there is none; and when it may be used.
+  std::pair<at::Tensor, Ready> gradient(const at::Tensor& leaf) const EXCLUDES(mutex_);
   /// Replaces a gradient that is there.
   void set_gradient(const at::Tensor& leaf, at::Tensor gradient) EXCLUDES(mutex_);
 

@@ -61,6 +61,11 @@ bool LocalContext::is_over(const Part& part) const {
   return part.ended || part.held;
 }
 
+bool LocalContext::is_settled() const {
+  base::Lock lock(mutex_);
+  return released_ || passes_.active() == 0;
+}
+
 LocalContext::Work LocalContext::read(const std::shared_ptr<net::Waiter>& waiter) {
   Work work;
   base::Lock lock(mutex_);

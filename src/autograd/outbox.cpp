@@ -10,9 +10,12 @@ namespace {
 /// Those that are wanted, out of all; both stay in their order.
 template <class T, class Wanted>
 std::vector<T> extract(std::vector<T>& all, const Wanted& wanted) {
-  const auto first = std::stable_partition(all.begin(), all.end(), [&](const T& one) { return !wanted(one); });
-  std::vector<T> extracted(std::make_move_iterator(first), std::make_move_iterator(all.end()));
-  all.erase(first, all.end());
+  std::vector<T> extracted;
+  std::erase_if(all, [&](T& one) {
+    if (!wanted(one)) return false;
+    extracted.push_back(std::move(one));
+    return true;
+  });
   return extracted;
 }
 
@@ -26,7 +29,10 @@ bool Outbox::keep(base::Rank to, Letter letter) {
     return parcel.to == to && (commit || parcel.letters.front().context == letter.context);
   };
   auto place = std::find_if(parcels.begin(), parcels.end(), fits);
-  if (place == parcels.end()) place = parcels.insert(place, Parcel{to, {}});
+  if (place == parcels.end()) {
+    place = parcels.insert(place, Parcel{to, {}});
+    place->letters.reserve(2);
+  }
   place->letters.push_back(std::move(letter));
   if (commit) has_commits_.store(true, std::memory_order_relaxed);
   return !std::exchange(watched_, true);

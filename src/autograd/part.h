@@ -1,7 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -62,7 +62,7 @@ struct Part : std::enable_shared_from_this<Part> {
   std::shared_ptr<const Plan> plan;
   std::unique_ptr<Evaluator> evaluator;
   /// Of the context, when the pass began here. Constant from then on.
-  std::deque<Deferred> deferred;
+  std::list<Deferred> deferred;  // Unlike a deque, an empty one has no memory.
   std::unordered_map<const torch::autograd::Node*, Deferred*> deferred_by_node;
 
   // Guarded by the context's lock:

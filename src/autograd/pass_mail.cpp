@@ -10,6 +10,7 @@ namespace {
 
 // what u8 | then of each: living u8 | pair u64 | recorded u32 | size u32 | so many bytes of the protocol
 constexpr size_t head_bytes = 1 + sizeof(uint64_t) + 2 * sizeof(uint32_t);
+constexpr size_t usual_bytes = 80;
 
 base::Status cut_off() { return {base::Code::Protocol, "[autograd] a message of a pass that is cut off"}; }
 
@@ -25,6 +26,7 @@ wire::Message encode(const std::vector<PassMail>& mails, std::vector<at::Tensor>
   message.tag = static_cast<uint64_t>(mails.front().message.context.value);  // for whoever hears that it did not go
   message.tensors = std::move(tensors);
   auto& body = message.body;
+  body.reserve(1 + mails.size() * usual_bytes);
   body.push_back(static_cast<char>(Mail::Pass));
   for (const auto& mail : mails) {
     const size_t head = body.size(), start = head + head_bytes;
@@ -43,6 +45,7 @@ base::Status decode(const wire::Message& message, std::vector<PassMail>& mails) 
   const char* next = message.body.data() + 1;
   const char* const end = message.body.data() + message.body.size();
   size_t said = 0;
+  mails.reserve(2);
   do {
     if (end - next < static_cast<ptrdiff_t>(head_bytes)) return cut_off();
     auto& mail = mails.emplace_back();

@@ -1,7 +1,5 @@
 #include "autograd/pass_options.h"
 
-#include <string>
-
 #include "wire/bytes.h"
 
 namespace farad::autograd {
@@ -11,8 +9,8 @@ constexpr size_t options_size = sizeof(uint8_t) + sizeof(uint64_t);
 
 }  // namespace
 
-std::vector<char> encode(const PassOptions& options) {
-  std::vector<char> bytes(options_size);
+std::string encode(const PassOptions& options) {
+  std::string bytes(options_size, '\0');
   char* const next = wire::put<uint8_t>(
       bytes.data(), static_cast<uint8_t>(options.create_graph | options.retain_graph << 1 | options.deterministic << 2 |
                                          options.accumulate << 3 | options.anomaly << 4));
@@ -20,7 +18,7 @@ std::vector<char> encode(const PassOptions& options) {
   return bytes;
 }
 
-base::Status decode(const std::vector<char>& bytes, PassOptions& options) {
+base::Status decode(const std::string& bytes, PassOptions& options) {
   if (bytes.size() != options_size || (bytes[0] & ~0x1f)) {
     return {base::Code::Protocol,
             "[autograd] options of a pass that are none, of " + std::to_string(bytes.size()) + " bytes"};

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vector>
+#include <string>
 
 #include "autograd/rerun.h"
 #include "base/status.h"
@@ -17,7 +17,7 @@ struct PassOptions {
   RerunId rerun = {};      ///< what the pass goes over, and nothing else
 };
 
-std::vector<char> encode(const PassOptions& options);
-base::Status decode(const std::vector<char>& bytes, PassOptions& options);
+std::string encode(const PassOptions& options);
+base::Status decode(const std::string& bytes, PassOptions& options);
 
 }  // namespace farad::autograd

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "net/transport.h"
@@ -23,8 +24,11 @@ class Peers {
   std::vector<base::Rank> met() const;  ///< in order
 
  private:
-  std::map<base::Rank, base::Incarnation> met_;   // the latest life; 0 until it is known
-  std::map<base::Rank, base::Incarnation> over_;  // the latest life that is
+  /// Where that one is, or belongs, in met_.
+  std::vector<std::pair<base::Rank, base::Incarnation>>::iterator place_of(base::Rank rank);
+
+  std::vector<std::pair<base::Rank, base::Incarnation>> met_;  // in order, the latest life; 0 until it is known
+  std::map<base::Rank, base::Incarnation> over_;               // the latest life that is
 };
 
 }  // namespace farad::autograd

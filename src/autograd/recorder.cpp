@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "autograd/current.h"
@@ -10,14 +11,17 @@
 namespace farad::autograd {
 namespace {
 
-using torch::autograd::variable_list;
+size_t count_needy(const std::vector<at::Tensor>& tensors) {
+  return static_cast<size_t>(std::count_if(tensors.begin(), tensors.end(), needs_gradient));
+}
 
-variable_list in_need_of_gradients(const std::vector<at::Tensor>& tensors) {
-  variable_list needy;
+/// Makes `node` the history of those that require a gradient. They came as leaves; one may be there twice.
+void make_results(const compat::Ptr<RecvNode>& node, const std::vector<at::Tensor>& tensors) {
   for (const auto& tensor : tensors) {
-    if (tensor.defined() && tensor.requires_grad()) needy.push_back(tensor);
+    if (!needs_gradient(tensor)) continue;
+    if (tensor.is_leaf()) tensor.set_requires_grad(false);
+    add_history(node, tensor);
   }
-  return needy;
 }
 
 }  // namespace
@@ -26,8 +30,13 @@ variable_list in_need_of_gradients(const std::vector<at::Tensor>& tensors) {
 class Recorder::Made final : public rpc::Interceptor::Made {
  public:
   Made(Recorder& recorder, std::shared_ptr<LocalContext> context, base::Rank to, PairId pair, bool grad,
-       std::string_view function)
-      : recorder_(recorder), context_(std::move(context)), to_(to), pair_(pair), grad_(grad), function_(function) {}
+       CallName function)
+      : recorder_(recorder),
+        context_(std::move(context)),
+        to_(to),
+        pair_(pair),
+        grad_(grad),
+        function_(std::move(function)) {}
 
   void went(net::Peer to) override {
     if (context_) recorder_.contexts_.went(context_, pair_, to);
@@ -47,7 +56,7 @@ class Recorder::Made final : public rpc::Interceptor::Made {
     Note note;
     if (auto status = decode(bytes, note); !status.ok()) return status;
     if (!context_ || note.context != context_->id()) {
-      return {base::Code::Protocol, "[autograd] the result of \"" + function_ + "\" is of another context"};
+      return {base::Code::Protocol, "[autograd] the result of \"" + function_.text() + "\" is of another context"};
     }
     if (!context_->take_message(from)) return {};  // It has ended meanwhile.
     return recorder_.record_recv(context_, from, note.pair, function_, note.tensors, tensors, note.rerun);
@@ -59,14 +68,12 @@ class Recorder::Made final : public rpc::Interceptor::Made {
   /// gradient too small. Elsewhere it has most likely ended, and we will hear of it: no call fails for that. If it has
   /// not, a pass that reaches this result fails, because the callee knows no such message.
   base::Status check_unrecorded(const std::vector<at::Tensor>& tensors) const {
-    const auto needy = in_need_of_gradients(tensors);
-    if (!context_ || !grad_ || needy.empty() || context_->released()) return {};
+    if (!context_ || !grad_ || count_needy(tensors) == 0 || context_->released()) return {};
     if (!context_->made_here()) {
-      for (const auto& tensor : needy) tensor.set_requires_grad(false);
-      set_history(compat::make_node<RecvNode>(Passage{context_->id(), {}, to_, function_}), needy);
+      make_results(compat::make_node<RecvNode>(Passage{context_->id(), {}, to_, function_}), tensors);
       return {};
     }
-    return {base::Code::PeerLost, "[autograd] the result of \"" + function_ + "\" was not recorded in context " +
+    return {base::Code::PeerLost, "[autograd] the result of \"" + function_.text() + "\" was not recorded in context " +
                                       std::to_string(context_->id().value) + ": " + context_->group().name_of(to_) +
                                       " has ended its part in it, because the connection was lost"};
   }
@@ -76,21 +83,20 @@ class Recorder::Made final : public rpc::Interceptor::Made {
   const base::Rank to_;
   const PairId pair_;
   const bool grad_;
-  const std::string function_;
+  const CallName function_;
 };
 
 /// A call that this worker takes.
 class Recorder::Taken final : public rpc::Interceptor::Taken {
  public:
-  Taken(Recorder& recorder, std::shared_ptr<LocalContext> context, net::Peer from, const Note& note,
-        std::string_view function)
+  Taken(Recorder& recorder, std::shared_ptr<LocalContext> context, net::Peer from, const Note& note, CallName function)
       : recorder_(recorder),
         context_(std::move(context)),
         from_(from),
         grad_(!note.no_grad),
         path_(note.path),
         rerun_(note.rerun),
-        function_(function) {}
+        function_(std::move(function)) {}
 
   void run(const std::function<void()>& function) override {
     const CurrentScope scope(&recorder_.contexts_, context_, path_);
@@ -122,22 +128,23 @@ class Recorder::Taken final : public rpc::Interceptor::Taken {
   const bool grad_;
   const Path path_;
   const RerunId rerun_;
-  const std::string function_;
+  const CallName function_;
   PairId pair_;  // of the result
 };
 
 Recorder::Recorder(base::Rank self, uint64_t birth, Contexts& contexts)
     : self_(self), contexts_(contexts), pairs_(first_number(birth)) {}
 
-std::shared_ptr<rpc::Interceptor::Made> Recorder::on_call(base::Rank to, std::string_view function,
+std::shared_ptr<rpc::Interceptor::Made> Recorder::on_call(std::shared_ptr<LocalContext> context, base::Rank to,
+                                                          const rpc::Callee& callee,
                                                           const std::vector<at::Tensor>& arguments, wire::Bytes& note) {
   const bool grad = c10::GradMode::is_enabled();
-  auto context = current(&contexts_);
   if (!context && grad) return nullptr;
   PairId pair;
   Note written{{}, !grad, {}, 0, 0, current_rerun()};
   if (context && !context->begin_message(to)) context = nullptr;
   if (!context && grad) return nullptr;
+  CallName function(callee);
   if (context) {
     written.context = context->id();
     written.path = next_path(&contexts_);
@@ -147,22 +154,23 @@ std::shared_ptr<rpc::Interceptor::Made> Recorder::on_call(base::Rank to, std::st
     }
   }
   encode(written, note);
-  return std::make_shared<Made>(*this, std::move(context), to, pair, grad, function);
+  return std::make_shared<Made>(*this, std::move(context), to, pair, grad, std::move(function));
 }
 
-std::unique_ptr<rpc::Interceptor::Taken> Recorder::on_arrival(net::Peer from, std::string_view function,
+std::unique_ptr<rpc::Interceptor::Taken> Recorder::on_arrival(net::Peer from, const rpc::Callee& callee,
                                                               std::span<const char> bytes,
                                                               std::vector<at::Tensor>& arguments,
                                                               base::Status& status) {
   Note note;
   status = decode(bytes, note);
   if (!status.ok()) return nullptr;
+  CallName function(callee);
   auto context = note.context.value ? contexts_.take_message(note.context, from) : nullptr;
   if (context && note.pair.value) {
     status = record_recv(context, from, note.pair, function, note.tensors, arguments, note.rerun);
     if (!status.ok()) return nullptr;
   }
-  return std::make_unique<Taken>(*this, std::move(context), from, note, function);
+  return std::make_unique<Taken>(*this, std::move(context), from, note, std::move(function));
 }
 
 void Recorder::on_late_result(net::Peer from, std::span<const char> bytes) {
@@ -174,30 +182,25 @@ void Recorder::on_late_result(net::Peer from, std::span<const char> bytes) {
     contexts_.add(context, note.pair, {from, note.tensors, "", note.rerun, false});
 }
 
-compat::Ptr<SendNode> Recorder::record_send(LocalContext& context, base::Rank to, std::string_view call,
+compat::Ptr<SendNode> Recorder::record_send(LocalContext& context, base::Rank to, const CallName& call,
                                             const std::vector<at::Tensor>& tensors, uint64_t path, RerunId rerun,
                                             uint64_t answers) {
-  const auto sent = in_need_of_gradients(tensors);
-  if (sent.empty()) return {};
+  if (count_needy(tensors) == 0) return {};
   const PairId pair(make_id(self_, pairs_.fetch_add(1, std::memory_order_relaxed)));
-  auto node = compat::make_node<SendNode>(Passage{context.id(), pair, to, std::string(call), path, rerun}, sent);
+  auto node = compat::make_node<SendNode>(Passage{context.id(), pair, to, call, path, rerun}, tensors);
   context.add(node, answers);
   return node;
 }
 
 base::Status Recorder::record_recv(const std::shared_ptr<LocalContext>& context, net::Peer from, PairId pair,
-                                   std::string_view call, uint32_t count, const std::vector<at::Tensor>& tensors,
+                                   const CallName& call, uint32_t count, const std::vector<at::Tensor>& tensors,
                                    RerunId rerun, PassId of_pass) {
-  const auto received = in_need_of_gradients(tensors);
-  if (received.size() != count || count == 0) {
-    return {base::Code::Protocol, "[autograd] a message of \"" + std::string(call) + "\" has " +
-                                      std::to_string(received.size()) + " tensors that require a gradient, and says " +
-                                      std::to_string(count)};
+  if (const size_t needy = count_needy(tensors); needy != count || count == 0) {
+    return {base::Code::Protocol, "[autograd] a message of \"" + call.text() + "\" has " + std::to_string(needy) +
+                                      " tensors that require a gradient, and says " + std::to_string(count)};
   }
-  auto node = compat::make_node<RecvNode>(Passage{context->id(), pair, from.rank, std::string(call), 0, rerun});
-  for (const auto& tensor : received) tensor.set_requires_grad(false);
-  set_history(node, received);
-  contexts_.add(context, pair, {from, count, std::string(call), rerun, false}, of_pass);
+  make_results(compat::make_node<RecvNode>(Passage{context->id(), pair, from.rank, call, 0, rerun}), tensors);
+  contexts_.add(context, pair, {from, count, call, rerun, false}, of_pass);
   return {};
 }
 

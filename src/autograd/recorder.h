@@ -17,21 +17,23 @@ class Recorder {
  public:
   Recorder(base::Rank self, uint64_t birth, Contexts& contexts);
 
-  std::shared_ptr<rpc::Interceptor::Made> on_call(base::Rank to, std::string_view function,
-                                                  const std::vector<at::Tensor>& arguments, wire::Bytes& note);
-  std::unique_ptr<rpc::Interceptor::Taken> on_arrival(net::Peer from, std::string_view function,
+  /// `context` is the current one of this thread, if there is one.
+  std::shared_ptr<rpc::Interceptor::Made> on_call(std::shared_ptr<LocalContext> context, base::Rank to,
+                                                  const rpc::Callee& callee, const std::vector<at::Tensor>& arguments,
+                                                  wire::Bytes& note);
+  std::unique_ptr<rpc::Interceptor::Taken> on_arrival(net::Peer from, const rpc::Callee& callee,
                                                       std::span<const char> note, std::vector<at::Tensor>& arguments,
                                                       base::Status& status);
   void on_late_result(net::Peer from, std::span<const char> note);
 
   /// Records a message of `context` that is about to go to `to`: of its tensors, those that require a gradient. Null
   /// if there is none. For the gradients of create_graph, too.
-  compat::Ptr<SendNode> record_send(LocalContext& context, base::Rank to, std::string_view call,
+  compat::Ptr<SendNode> record_send(LocalContext& context, base::Rank to, const CallName& call,
                                     const std::vector<at::Tensor>& tensors, uint64_t path = 0, RerunId rerun = {},
                                     uint64_t answers = 0);
   /// Records a message that came: makes the tensors that require a gradient results of the call.
   base::Status record_recv(const std::shared_ptr<LocalContext>& context, net::Peer from, PairId pair,
-                           std::string_view call, uint32_t count, const std::vector<at::Tensor>& tensors, RerunId rerun,
+                           const CallName& call, uint32_t count, const std::vector<at::Tensor>& tensors, RerunId rerun,
                            PassId of_pass = {});
 
  private:

@@ -1,20 +1,32 @@
 #include "autograd/recording.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace farad::autograd {
+namespace {
+
+/// The last of that pair; the end if there is none.
+template <class Entries>
+auto find_last(Entries& entries, PairId pair) {
+  const auto found = std::find_if(entries.rbegin(), entries.rend(), [&](auto& entry) { return entry.first == pair; });
+  return found == entries.rend() ? entries.end() : std::prev(found.base());
+}
+
+}  // namespace
 
 void Recording::add(compat::Ptr<SendNode> node, uint64_t call) {
   const auto& passage = node->passage();
-  sent_.emplace(passage.pair, Sent{node, {passage.peer, {}}, call});
+  const auto pair = passage.pair;
+  const net::Peer to{passage.peer, {}};
+  sent_.emplace_back(pair, Sent{std::move(node), to, call});
 }
 
 void Recording::went(PairId pair, net::Peer to) {
-  if (const auto found = sent_.find(pair); found != sent_.end()) found->second.to = to;
+  if (const auto found = find_last(sent_, pair); found != sent_.end()) found->second.to = to;
 }
 
 compat::Ptr<SendNode> Recording::drop(PairId pair) {
-  const auto found = sent_.find(pair);
+  const auto found = find_last(sent_, pair);
   if (found == sent_.end()) return {};
   auto node = std::move(found->second.node);
   sent_.erase(found);
@@ -28,15 +40,25 @@ PairId Recording::result_of(net::Peer to, uint64_t call) const {
   return {};
 }
 
-void Recording::add(PairId pair, Received received) { received_.emplace(pair, std::move(received)); }
+void Recording::add(PairId pair, Received received) { received_.emplace_back(pair, std::move(received)); }
+
+const Recording::Sent* Recording::find_sent(PairId pair) const {
+  const auto found = find_last(sent_, pair);
+  return found == sent_.end() ? nullptr : &found->second;
+}
+
+const Recording::Received* Recording::find_received(PairId pair) const {
+  const auto found = find_last(received_, pair);
+  return found == received_.end() ? nullptr : &found->second;
+}
 
 std::vector<compat::Ptr<SendNode>> Recording::on_lost(net::Peer peer) {
   std::vector<compat::Ptr<SendNode>> nodes;
-  for (auto it = sent_.begin(); it != sent_.end();) {
-    const bool gone = it->second.to == peer;
-    if (gone) nodes.push_back(std::move(it->second.node));
-    it = gone ? sent_.erase(it) : std::next(it);
-  }
+  std::erase_if(sent_, [&](auto& entry) {
+    if (entry.second.to != peer) return false;
+    nodes.push_back(std::move(entry.second.node));
+    return true;
+  });
   for (auto& [pair, received] : received_) received.lost |= received.from == peer;
   return nodes;
 }

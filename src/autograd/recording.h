@@ -1,8 +1,6 @@
 #pragma once
 
-#include <map>
-#include <string>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "autograd/crossing_nodes.h"
@@ -22,7 +20,7 @@ class Recording {
   struct Received {
     net::Peer from;
     uint32_t tensors = 0;
-    std::string call;
+    CallName call;
     RerunId rerun;
     bool lost = false;  ///< its sender is gone, and with it whatever its gradient was for
   };
@@ -43,12 +41,17 @@ class Recording {
   /// That one's pass is over. Gives the nodes back, as above.
   std::vector<compat::Ptr<SendNode>> forget(RerunId rerun);
 
-  const std::map<PairId, Sent>& sent() const { return sent_; }
-  const std::map<PairId, Received>& received() const { return received_; }
+  /// In the order in which they were added. Of what was received, a peer that does wrong may say the same pair twice.
+  const std::vector<std::pair<PairId, Sent>>& sent() const { return sent_; }
+  const std::vector<std::pair<PairId, Received>>& received() const { return received_; }
+  /// Null if it is not there.
+  const Sent* find_sent(PairId pair) const;
+  const Received* find_received(PairId pair) const;
 
  private:
-  std::map<PairId, Sent> sent_;  // Ordered, so that a seed replays.
-  std::map<PairId, Received> received_;
+  // Lists, because nearly all that is looked for is near the end: it has just been added.
+  std::vector<std::pair<PairId, Sent>> sent_;
+  std::vector<std::pair<PairId, Received>> received_;
 };
 
 }  // namespace farad::autograd

@@ -26,7 +26,7 @@ Contexts::Services Service::services_of_contexts() {
     return fabric_.post(to, std::move(message)).status.ok();
   };
   services.later = later_;
-  services.perform = [this](const std::shared_ptr<LocalContext>& context, LocalContext::Work work) {
+  services.perform = [this](const std::shared_ptr<LocalContext>& context, LocalContext::Work&& work) {
     backward_.perform(context, std::move(work));
   };
   return services;
@@ -44,16 +44,17 @@ std::function<void()> Service::bind(std::function<void()> task) {
   };
 }
 
-std::shared_ptr<rpc::Interceptor::Made> Service::on_call(base::Rank to, std::string_view function,
+std::shared_ptr<rpc::Interceptor::Made> Service::on_call(base::Rank to, const rpc::Callee& callee,
                                                          const std::vector<at::Tensor>& arguments, wire::Bytes& note) {
-  if (const auto context = current()) backward_.send_commits(*context, to);
-  return recorder_.on_call(to, function, arguments, note);
+  auto context = current();
+  if (context) backward_.send_commits(*context, to);
+  return recorder_.on_call(std::move(context), to, callee, arguments, note);
 }
 
-std::unique_ptr<rpc::Interceptor::Taken> Service::on_arrival(net::Peer from, std::string_view function,
+std::unique_ptr<rpc::Interceptor::Taken> Service::on_arrival(net::Peer from, const rpc::Callee& callee,
                                                              std::span<const char> note,
                                                              std::vector<at::Tensor>& arguments, base::Status& status) {
-  return recorder_.on_arrival(from, function, note, arguments, status);
+  return recorder_.on_arrival(from, callee, note, arguments, status);
 }
 
 void Service::on_late_result(net::Peer from, std::span<const char> note) { recorder_.on_late_result(from, note); }

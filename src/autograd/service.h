@@ -25,9 +25,9 @@ class Service final : public rpc::Interceptor {
   /// A task that will run as if it ran now: in this context, in this grad mode.
   std::function<void()> bind(std::function<void()> task);
 
-  std::shared_ptr<Made> on_call(base::Rank to, std::string_view function, const std::vector<at::Tensor>& arguments,
+  std::shared_ptr<Made> on_call(base::Rank to, const rpc::Callee& callee, const std::vector<at::Tensor>& arguments,
                                 wire::Bytes& note) override;
-  std::unique_ptr<Taken> on_arrival(net::Peer from, std::string_view function, std::span<const char> note,
+  std::unique_ptr<Taken> on_arrival(net::Peer from, const rpc::Callee& callee, std::span<const char> note,
                                     std::vector<at::Tensor>& arguments, base::Status& status) override;
   void on_late_result(net::Peer from, std::span<const char> note) override;
   void on_unsent_reply(net::Peer to, uint64_t call) override;

@@ -30,12 +30,6 @@ void use_where_read(detail::FutureCore& future, const std::vector<at::Tensor>& t
   future.set_reader([on_devices = std::move(on_devices)] { wire::use_here(on_devices); });
 }
 
-std::string name_of(Rank rank, const std::vector<std::string>& names) {
-  return rank.value < names.size() ? names[rank.value] : "rank " + std::to_string(rank.value);
-}
-
-std::string_view name_of(const detail::Outcall& call) { return call.function ? call.function->name : call.name; }
-
 }  // namespace
 
 Agent::Agent(net::FabricOptions fabric, Options options, AgentHost& host)
@@ -55,9 +49,8 @@ Agent::~Agent() { end("the worker was destroyed"); }
 
 // --- Calls that we make ---
 
-uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, std::chrono::milliseconds timeout,
-                     std::function<void(Outcome)> done) {
-  const auto since = deadline == base::never ? fabric_->runtime().now() : deadline - timeout;
+uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint since, base::TimePoint deadline,
+                     std::chrono::milliseconds timeout, std::function<void(Outcome)> done) {
   CallHeader header;
   if (call.function) header.function = call.function->id;
   header.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(timeout.count(), UINT32_MAX));
@@ -66,12 +59,12 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint deadline, st
   header.object = call.object;
   header.name = call.name;
   std::shared_ptr<Interceptor::Made> made;
-  if (auto* above = host_.above()) made = above->on_call(to, rpc::name_of(call), call.arguments.tensors, header.note);
+  Callee callee{call.function, call.name};
+  if (auto* above = host_.above()) made = above->on_call(to, callee, call.arguments.tensors, header.note);
   if (!call.arguments.references.empty()) header.loans = host_.references().lend(to, call.arguments.references);
   begin_work();
   uint64_t id = 0;
-  const Callee callee{call.function, call.name};
-  if (!call.one_way) id = pending_.add({to, callee, deadline, since, std::move(done), {}, call.keep, made});
+  if (!call.one_way) id = pending_.add({to, std::move(callee), deadline, since, std::move(done), {}, call.keep, made});
   try {
     auto message = encode_call(id, header, std::move(call.arguments));
     message.forgotten = call.one_way;
@@ -118,7 +111,8 @@ base::Incarnation Agent::post(Rank to, wire::Message message) {
 
 detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& options) {
   const auto timeout = options.timeout.value_or(options_.timeout);
-  const auto deadline = base::deadline_after(fabric_->runtime().now(), timeout);
+  const auto since = fabric_->runtime().now();
+  const auto deadline = base::deadline_after(since, timeout);
   struct {
     std::shared_ptr<net::Waiter> waiter;
     Outcome outcome;
@@ -127,7 +121,7 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
   const Callee callee{call.function, call.name};
   net::Driver::Reservation reservation(fabric_->driver());
   // The timer does not watch this call, since we do. One pointer fits into a std::function without an allocation.
-  const uint64_t id = send(to, std::move(call), base::never, timeout, [&awaited](Outcome result) {
+  const uint64_t id = send(to, std::move(call), since, base::never, timeout, [&awaited](Outcome result) {
     awaited.outcome = std::move(result);
     const auto held = awaited.waiter;  // Once it is complete, our frame may be gone.
     held->complete();
@@ -155,22 +149,23 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
 void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std::shared_ptr<detail::FutureCore> future,
                   std::function<void(detail::Packet)> done) {
   const auto timeout = options.timeout.value_or(options_.timeout);
-  const auto deadline = base::deadline_after(fabric_->runtime().now(), timeout);
+  const auto since = fabric_->runtime().now();
+  const auto deadline = base::deadline_after(since, timeout);
   if (call.one_way) {
-    send(to, std::move(call), deadline, timeout, nullptr);
+    send(to, std::move(call), since, deadline, timeout, nullptr);
     return;
   }
   const Callee callee{call.function, call.name};
-  const uint64_t id =
-      send(to, std::move(call), deadline, timeout, [this, to, callee, future, done = std::move(done)](Outcome outcome) {
-        if (auto error = error_of(outcome, to, callee)) {
-          future->fail(error);
-        } else {
-          use_where_read(*future, outcome.result.tensors);
-          done(std::move(outcome.result));
-        }
-      });
-  future->set_cancel([life = host_.life(), this, id, to, callee]() -> std::string {
+  const uint64_t id = send(to, std::move(call), since, deadline, timeout,
+                           [this, to, callee, future, done = std::move(done)](Outcome outcome) {
+                             if (auto error = error_of(outcome, to, callee)) {
+                               future->fail(error);
+                             } else {
+                               use_where_read(*future, outcome.result.tensors);
+                               done(std::move(outcome.result));
+                             }
+                           });
+  future->set_cancel([life = host_.life(), this, id] {
     const auto alive = life.lock();
     if (!alive) return {};
     if (auto call = pending_.take(id)) {

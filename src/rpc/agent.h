@@ -103,11 +103,8 @@ class Agent final : private net::Sink {
   void take_cancel(net::Peer from, uint64_t id);
   void finished(const std::shared_ptr<Incall>& call);
 
-  uint64_t send(base::Rank to, detail::Outcall call, base::TimePoint deadline, std::chrono::milliseconds timeout,
-                std::function<void(Outcome)> done);
-  /// Waits while the queue to that worker is full, as long as the call has.
-  base::Incarnation send_in_time(base::Rank to, wire::Message message, base::TimePoint since,
-                                 std::chrono::milliseconds timeout);
+  uint64_t send(base::Rank to, detail::Outcall call, base::TimePoint since, base::TimePoint deadline,
+                std::chrono::milliseconds timeout, std::function<void(Outcome)> done);
   base::Incarnation post(base::Rank to, wire::Message message);
   void give_up(PendingCall call, uint64_t id);
   void expire_calls();

@@ -16,6 +16,8 @@ namespace farad::rpc {
 namespace {
 
 thread_local Incall* incall_here = nullptr;
+/// A small result fits into this, so that writing it takes memory once.
+constexpr size_t usual_bytes = 32;
 
 std::string name_of(const std::type_info& type) {
   int status = 0;
@@ -89,7 +91,10 @@ std::string Incall::function() const {
 
 Incall* Incall::current() { return incall_here; }
 
-detail::Writer Incall::result() { return {result_.body, result_.tensors, result_.references, agent_.options_.limits}; }
+detail::Writer Incall::result() {
+  result_.body.reserve(usual_bytes);
+  return {result_.body, result_.tensors, result_.references, agent_.options_.limits};
+}
 
 void Incall::keep(std::shared_ptr<void> value) { agent_.host_.references().keep(*header_.makes, std::move(value)); }
 
@@ -128,8 +133,7 @@ void Incall::arrived() {
   // Recorded even if not: the caller has recorded that it sent it.
   if (auto* above = agent_.host_.above(); above && !header_.note.empty()) {
     const auto* function = header_.name.empty() ? detail::find_function(header_.function) : nullptr;
-    taken_ = above->on_arrival(from_, function ? function->name : std::string_view(header_.name), header_.note,
-                               message_.tensors, arrival_);
+    taken_ = above->on_arrival(from_, {function, header_.name}, header_.note, message_.tensors, arrival_);
   }
   if (arrival_.ok()) arrival_ = placed;
 }

@@ -1,17 +1,25 @@
 #pragma once
 
 #include <ATen/core/TensorBody.h>
+#include <farad/detail/function.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "net/transport.h"
 
 namespace farad::rpc {
+
+/// What is called, for messages. Of a function that is known here, nothing is copied.
+struct Callee {
+  const detail::Function* known = nullptr;
+  std::string name = {};  ///< if called by name
+  std::string text() const { return known ? std::string(known->name) : name; }
+};
 
 /// What a layer above adds to calls, so that calls need not know of gradients: it sees the tensors of each message
 /// before they go and after they have come, and sends a note along with them. A note is a few bytes in front of the
@@ -34,8 +42,8 @@ class Interceptor {
   };
   /// On the calling thread, before anything is sent. Null if there is nothing to add. May throw: then the call is not
   /// made.
-  virtual std::shared_ptr<Made> on_call(base::Rank to, std::string_view function,
-                                        const std::vector<at::Tensor>& arguments, wire::Bytes& note) = 0;
+  virtual std::shared_ptr<Made> on_call(base::Rank to, const Callee& callee, const std::vector<at::Tensor>& arguments,
+                                        wire::Bytes& note) = 0;
 
   /// One call that this worker takes. Lives until it has been answered.
   class Taken {
@@ -52,7 +60,7 @@ class Interceptor {
   };
   /// When a call with a note has come, before its function runs. On the driving thread: short. `arguments` may be
   /// replaced. Null, with `status` saying why, if the note is none.
-  virtual std::unique_ptr<Taken> on_arrival(net::Peer from, std::string_view function, std::span<const char> note,
+  virtual std::unique_ptr<Taken> on_arrival(net::Peer from, const Callee& callee, std::span<const char> note,
                                             std::vector<at::Tensor>& arguments, base::Status& status) = 0;
 
   /// A result has come that nobody waits for any more. On the driving thread.

@@ -28,13 +28,6 @@ struct Outcome {
   detail::Packet result;
 };
 
-/// What is called, for messages. Of a function that is known here, nothing is copied.
-struct Callee {
-  const detail::Function* known = nullptr;
-  std::string name = {};  ///< if called by name
-  std::string text() const { return known ? std::string(known->name) : name; }
-};
-
 /// A call that waits for its reply.
 struct PendingCall {
   base::Rank to;

@@ -122,6 +122,7 @@ wire::Message encode_result(uint64_t id, const ReplyHeader& header, detail::Pack
   wire::Message message;
   message.kind = static_cast<uint8_t>(Kind::Reply);
   message.tag = id;
+  message.body.reserve(1 + sizeof(NoteLength) + header.note.size() + result.body.size());
   message.body.push_back(
       static_cast<char>((header.loans.empty() ? 0 : with_loans) | (header.note.empty() ? 0 : with_note)));
   if (!header.note.empty()) write_note(message, header.note);

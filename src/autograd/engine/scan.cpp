@@ -1,7 +1,7 @@
 #include "autograd/engine/scan.h"
 
+#include <algorithm>
 #include <string>
-#include <unordered_set>
 
 namespace farad::autograd {
 namespace {
@@ -12,6 +12,13 @@ using torch::autograd::Node;
 class Scanner {
  public:
   explicit Scanner(Plan& plan) : plan_(plan), shape_(plan.topology) {
+    // A small part then takes its memory once.
+    plan_.nodes.reserve(few);
+    plan_.first_input.reserve(few + 1);
+    shape_.roles.reserve(few);
+    shape_.priority.reserve(few);
+    shape_.first_link.reserve(few + 1);
+    shape_.links.reserve(few);
     shape_.first_link.push_back(0);
     plan_.first_input.push_back(0);
   }
@@ -53,6 +60,8 @@ class Scanner {
   }
 
  private:
+  static constexpr size_t few = 16;
+
   static base::Status no_such_input(const Node& node, const Edge& edge) {
     return {base::Code::Invalid, "[autograd] node " + node.name() + " leads to input " + std::to_string(edge.input_nr) +
                                      " of node " + edge.function->name() + ", which has " +
@@ -65,10 +74,18 @@ class Scanner {
     Node* node = plan_.nodes[index];
     if (auto* recv = dynamic_cast<RecvNode*>(node)) {
       const Passage& passage = recv->passage();
-      if (auto status = is_of(entries, passage); !status.ok()) {
-        shape_.roles.push_back(Role::Function);  // Nobody waits for an answer from here.
-        plan_.barred.emplace_back(index, std::move(status));
-        return;
+      if (passage.context != entries.context) {
+        return {base::Code::Invalid, "[autograd] backward in context " + std::to_string(entries.context.value) +
+                                         " reached the call \"" + passage.call.text() + "\" to or from rank " +
+                                         std::to_string(passage.peer.value) + ", which was recorded in context " +
+                                         std::to_string(passage.context.value) +
+                                         ": detach() what one context takes from another, or record both in one"};
+      }
+      if (passage.rerun != entries.rerun) {
+        return {base::Code::Invalid, "[autograd] the function of a checkpoint, run again, led to the call \"" +
+                                         passage.call.text() +
+                                         "\" outside of it: a tensor with history that it uses has to be "
+                                         "one of its inputs"};
       }
       shape_.roles.push_back(Role::Recv);
       shape_.recvs.push_back({index, passage.pair, passage.peer, recv->num_inputs()});
@@ -129,23 +146,27 @@ base::Status Plan::why_barred(NodeIndex node) const {
 
 base::Status scan(const Entries& entries, Plan& plan) {
   Scanner scanner(plan);
+  plan.entries.reserve(entries.roots.size() + entries.sends.size());
   for (const Edge& root : entries.roots) scanner.enter(root.function);
   for (const auto& send : entries.sends) scanner.enter(send);
   if (auto status = scanner.follow_all(entries); !status.ok()) return status;
 
+  plan.roots.reserve(entries.roots.size());
   for (const Edge& root : entries.roots) plan.roots.push_back(plan.find(root));
-  if (!plan.barred.empty()) {  // What fails in any case fails before a node has run, and let go of what it had saved.
-    if (auto status = first_barred(plan, plan.roots); !status.ok()) return status;
-  }
+  plan.topology.sends.reserve(entries.sends.size());
   for (const auto& send : entries.sends) {
     const NodeIndex node = plan.table.find(send.get());
     plan.topology.roles[node] = Role::Send;
     plan.topology.sends.push_back({node, send->passage().pair, send->passage().peer, send->num_inputs()});
   }
-  std::unordered_set<PairId> reached;
-  for (const Crossing& recv : plan.topology.recvs) reached.insert(recv.pair);
+  if (entries.recvs.empty()) return {};
+  std::vector<PairId> reached;
+  reached.reserve(plan.topology.recvs.size());
+  for (const Crossing& recv : plan.topology.recvs) reached.push_back(recv.pair);
+  std::sort(reached.begin(), reached.end());
   for (const Crossing& recv : entries.recvs) {
-    if (!reached.contains(recv.pair)) plan.topology.unreached.push_back({no_node, recv.pair, recv.peer, recv.tensors});
+    if (std::binary_search(reached.begin(), reached.end(), recv.pair)) continue;
+    plan.topology.unreached.push_back({no_node, recv.pair, recv.peer, recv.tensors});
   }
   return {};
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "autograd/pass/message.h"
@@ -17,7 +18,7 @@ struct Effects {
   struct Scan {
     PassId pass;
     bool fast = false;
-    std::vector<char> options;
+    std::string options;
   };
   /// An answer has come: `states`, and for each of them that is Tensor the next one of the cargo from `first_tensor`,
   /// are the inputs of this send.

@@ -71,7 +71,7 @@ struct PassMessage {
 
   bool fast = false;           ///< Start, Grads
   bool opens = false;          ///< Start, and in FAST the first Grads to a peer: `options` are here, begin
-  std::vector<char> options;   ///< of the pass; only who runs nodes understands them
+  std::string options;         ///< of the pass; only who runs nodes understands them: a few bytes
   std::vector<PassId> within;  ///< with `opens`, and Ask: see Pass::within
 
   std::vector<Answer> answers;      ///< Grads; Which and Those: only the pairs

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -42,7 +43,7 @@ struct Pass {
   PassId id;
   PassState state = PassState::Early;
   bool fast = false;
-  std::vector<char> options;
+  std::string options;
   /// The passes it is a part of, the innermost first: one of their nodes began it and went on once it was complete.
   /// What becomes of them becomes of it.
   std::vector<PassId> within;

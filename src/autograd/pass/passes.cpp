@@ -16,11 +16,11 @@ bool contains(const std::vector<base::Rank>& ranks, base::Rank rank) {
 Passes::Passes(ContextId context, base::Rank self, const Surroundings& surroundings, Faults faults)
     : context_(context), self_(self), surroundings_(&surroundings), faults_(faults) {}
 
-PassId Passes::begin(bool fast, std::vector<char> options, Effects& out) {
+PassId Passes::begin(bool fast, std::string options, Effects& out) {
   return begin_root(fast, std::move(options), {}, out);
 }
 
-PassId Passes::begin_within(PassId outer, std::vector<char> options, Effects& out) {
+PassId Passes::begin_within(PassId outer, std::string options, Effects& out) {
   const Pass* const around = find(outer);
   if (!around) return {};
   std::vector<PassId> within{outer};
@@ -28,7 +28,7 @@ PassId Passes::begin_within(PassId outer, std::vector<char> options, Effects& ou
   return begin_root(around->fast, std::move(options), std::move(within), out);
 }
 
-PassId Passes::begin_root(bool fast, std::vector<char> options, std::vector<PassId> within, Effects& out) {
+PassId Passes::begin_root(bool fast, std::string options, std::vector<PassId> within, Effects& out) {
   auto& pass = passes_.emplace_back();
   pass.id = {self_, ++counter_};
   pass.ballot = Ballot(fast, faults_.skip_balance);
@@ -41,12 +41,13 @@ PassId Passes::begin_root(bool fast, std::vector<char> options, std::vector<Pass
   return pass.id;
 }
 
-void Passes::begin_here(Pass& pass, base::Rank by, const PassMessage& message, Effects& out) {
+/// Takes what the message says of how it was called.
+void Passes::begin_here(Pass& pass, base::Rank by, PassMessage& message, Effects& out) {
   pass.state = PassState::Scanning;
   pass.begun_by = by;
   pass.fast = message.fast;
-  pass.options = message.options;
-  pass.within = message.within;
+  pass.options = std::move(message.options);
+  pass.within = std::move(message.within);
   out.scans.push_back({pass.id, pass.fast, pass.options});
 }
 
@@ -89,7 +90,9 @@ void Passes::make_channels(Pass& pass, const Snapshot& snapshot) {
   auto& peers = pass.peers;
   peers = snapshot.peers;
   for (const auto* crossings : {&topology.sends, &topology.recvs, &topology.unreached}) {
-    for (const auto& crossing : *crossings) peers.push_back(crossing.peer);
+    for (const auto& crossing : *crossings) {
+      if (peers.empty() || peers.back() != crossing.peer) peers.push_back(crossing.peer);
+    }
   }
   std::sort(peers.begin(), peers.end());
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
@@ -106,11 +109,13 @@ void Passes::make_channels(Pass& pass, const Snapshot& snapshot) {
     const auto at = std::lower_bound(peers.begin(), peers.end(), peer);
     return at != peers.end() && *at == peer ? static_cast<uint32_t>(at - peers.begin()) : Pass::to_lost;
   };
+  pass.send_channel.reserve(topology.sends.size());
   for (const auto& send : topology.sends) {
     const auto channel = channel_to(send.peer);
     pass.send_channel.push_back(channel);
     if (channel != Pass::to_lost) ++pass.channels[channel].unanswered;
   }
+  pass.recv_channel.reserve(topology.recvs.size());
   for (const auto& recv : topology.recvs) {
     const auto channel = channel_to(recv.peer);
     pass.recv_channel.push_back(channel);

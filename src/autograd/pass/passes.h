@@ -56,11 +56,11 @@ class Passes {
   Passes(ContextId context, base::Rank self, const Surroundings& surroundings, Faults faults = {});
 
   /// `backward` was called here. Ends with an Ending; until then fail() cancels it.
-  PassId begin(bool fast, std::vector<char> options, Effects& out);
+  PassId begin(bool fast, std::string options, Effects& out);
   /// A node of `outer`, which runs here now, wants a pass of its own. Once that is complete Effects::held says so, and
   /// the node may go on; its gradients count if and only if the outer pass's do. If it cannot be completed it ends
   /// first, with a failure, and the node has to fail as well. No pass, number 0, if the outer one has ended already.
-  PassId begin_within(PassId outer, std::vector<char> options, Effects& out);
+  PassId begin_within(PassId outer, std::string options, Effects& out);
   /// What Effects::scans asked for. Ignored if the pass has ended meanwhile.
   void scanned(PassId pass, const Snapshot& snapshot, Effects& out);
 
@@ -113,8 +113,8 @@ class Passes {
   void purge();
 
   // passes.cpp: how a pass begins, and what comes in.
-  PassId begin_root(bool fast, std::vector<char> options, std::vector<PassId> within, Effects& out);
-  void begin_here(Pass& pass, base::Rank by, const PassMessage& message, Effects& out);
+  PassId begin_root(bool fast, std::string options, std::vector<PassId> within, Effects& out);
+  void begin_here(Pass& pass, base::Rank by, PassMessage& message, Effects& out);
   void go_on(Pass& pass, Effects& out);
   void make_channels(Pass& pass, const Snapshot& snapshot);
   void answer_unreached(Pass& pass, Effects& out);

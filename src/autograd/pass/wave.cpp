@@ -10,6 +10,8 @@ Wave::Wave(std::shared_ptr<const Topology> topology)
     if (link.node != no_node) ++nodes_[link.node].pending;
   }
   uint32_t tensors = 0;
+  send_tensors_.reserve(topology_->sends.size());
+  recv_tensors_.reserve(topology_->recvs.size());
   for (uint32_t i = 0; i < topology_->sends.size(); ++i) {
     const auto& send = topology_->sends[i];
     nodes_[send.node].crossing = i;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace farad::autograd {
 namespace {
@@ -227,6 +228,17 @@ TEST(Contexts, RefuseNewsThatAreNone) {
   std::memcpy(news.data(), &id.value, 8);
   EXPECT_EQ(network.at(0).on_news({Rank(1), {}}, news).code(), base::Code::Protocol);
   EXPECT_EQ(network.at(0).on_news({Rank(1), {}}, std::span(news).first(8)).code(), base::Code::Protocol);
+}
+
+TEST(Contexts, AnswerAPairOnceHoweverOftenItWasSaid) {
+  Network network(2);
+  const auto context = network.at(0).make();
+  for (const uint64_t pair : {9, 7, 9, 8}) {
+    network.at(0).add(context, PairId(pair), {{Rank(1), Incarnation(1)}, 1, "forward", {}, false});
+  }
+  std::vector<uint64_t> recvs;
+  for (const auto& recv : context->look().entries.recvs) recvs.push_back(recv.pair.value);
+  EXPECT_EQ(recvs, (std::vector<uint64_t>{7, 8, 9}));
 }
 
 }  // namespace

@@ -38,11 +38,11 @@ TEST(PassRules, TheOptionsTravelWithStart) {
   const auto pass = root.passes.begin(false, {'x', 'y'}, root.out);
   root.passes.scanned(pass, Shape().snapshot({}, {1}), root.out);
   ASSERT_NE(root.first(PassKind::Start), nullptr);
-  EXPECT_EQ(root.first(PassKind::Start)->options, (std::vector{'x', 'y'}));
+  EXPECT_EQ(root.first(PassKind::Start)->options, "xy");
   Desk other(1);
   other.hear(0, *root.first(PassKind::Start));
   ASSERT_EQ(other.out.scans.size(), 1U);
-  EXPECT_EQ(other.out.scans[0].options, (std::vector{'x', 'y'}));
+  EXPECT_EQ(other.out.scans[0].options, "xy");
 }
 
 TEST(PassRules, RecvsOutsideThePassAreNulledInOneMessageForEachPeer) {

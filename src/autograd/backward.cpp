@@ -333,7 +333,9 @@ void Backward::send(const std::shared_ptr<LocalContext>& context, Effects::Outgo
 /// Whoever keeps something sends it soon. But he may be held up in a node whose hook waits for what it would bring
 /// about; and nobody has to send commits.
 void Backward::keep(base::Rank to, Outbox::Letter letter) {
+  const bool commit = letter.message.kind == PassKind::Commit;
   if (outbox_.keep(to, std::move(letter))) services_.later([this] { send_all(); });
+  if (commit) post(outbox_.take_if_many(to));
 }
 
 void Backward::post(std::vector<Outbox::Parcel> parcels) {

@@ -140,20 +140,25 @@ void Contexts::on_lost(net::Peer peer) {
 // --- What workers tell each other of it ---
 
 void Contexts::tell(base::Rank to, Entry entry) {
+  bool are_many = false;
   {
     base::Lock lock(mutex_);
-    const bool waiting = !untold_.empty();
-    untold_[to].push_back(entry);
-    if (waiting) return;  // The task that is to tell of those tells of this, too.
+    auto& news = untold_[to];
+    news.push_back(entry);
+    are_many = news.size() >= many;
+    if (!are_many && std::exchange(flush_is_due_, true)) return;  // Who is to tell of others tells of this, too.
   }
-  services_.later([this] { flush(); });
+  if (are_many) return flush(false);
+  services_.later([this] { flush(true); });
 }
 
-void Contexts::flush() {
+/// `due`: later has come.
+void Contexts::flush(bool due) {
   decltype(untold_) untold;
   {
     base::Lock lock(mutex_);
     untold.swap(untold_);
+    if (due) flush_is_due_ = false;
   }
   for (const auto& [rank, entries] : untold) {
     wire::Bytes body(entries.size() * entry_bytes);

@@ -52,6 +52,8 @@ class Contexts {
     /// Does what came of something that happened to a context.
     std::function<void(const std::shared_ptr<LocalContext>&, LocalContext::Work&&)> perform;
   };
+  /// So many news for one worker go without waiting for more: until they are told, contexts stay where they have ended.
+  static constexpr size_t many = 16;
   /// So many connections in a row that were lost without an answer are a maker that is gone.
   static constexpr int most_unanswered = 3;
 
@@ -107,7 +109,7 @@ class Contexts {
   base::Status on_entry(base::Rank from, ContextId id, News news) EXCLUDES(mutex_);
   void answer(base::Rank from, ContextId id, News question) EXCLUDES(mutex_);
   void tell(base::Rank to, Entry entry) EXCLUDES(mutex_);
-  void flush() EXCLUDES(mutex_);
+  void flush(bool due) EXCLUDES(mutex_);
 
   const std::shared_ptr<const Group> group_;
   const Services services_;
@@ -118,6 +120,7 @@ class Contexts {
   std::map<ContextId, Place> places_ GUARDED_BY(mutex_);
   std::map<base::Rank, int> unanswered_ GUARDED_BY(mutex_);  // Losses of makers, since they last answered.
   std::map<base::Rank, std::vector<Entry>> untold_ GUARDED_BY(mutex_);
+  bool flush_is_due_ GUARDED_BY(mutex_) = false;  // Somebody will, later.
 };
 
 }  // namespace farad::autograd

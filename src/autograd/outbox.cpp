@@ -43,6 +43,14 @@ std::vector<Outbox::Parcel> Outbox::take(const LocalContext& context) {
   return extract(parcels_, [&](const Parcel& parcel) { return parcel.letters.front().context.get() == &context; });
 }
 
+std::vector<Outbox::Parcel> Outbox::take_if_many(base::Rank to) {
+  base::Lock lock(mutex_);
+  auto taken =
+      extract(commits_, [&](const Parcel& parcel) { return parcel.to == to && parcel.letters.size() >= many; });
+  has_commits_.store(!commits_.empty(), std::memory_order_relaxed);
+  return taken;
+}
+
 std::vector<Outbox::Parcel> Outbox::take_commits(const LocalContext& context, base::Rank to) {
   // What this thread has kept it sees; of what others keep just now, nobody knows whether it came before.
   if (!has_commits_.load(std::memory_order_relaxed)) return {};

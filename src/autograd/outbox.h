@@ -30,6 +30,11 @@ class Outbox {
   [[nodiscard]] bool keep(base::Rank to, Letter letter) EXCLUDES(mutex_);
   /// All of that context that is on its way, but for its commits.
   std::vector<Parcel> take(const LocalContext& context) EXCLUDES(mutex_);
+  /// So many commits to one worker go without waiting for more. What they hold, here and there, is memory that would
+  /// otherwise be used again while it is warm.
+  static constexpr size_t many = 16;
+  /// The commits to that worker, of whichever contexts, if they are many: one parcel, or none.
+  std::vector<Parcel> take_if_many(base::Rank to) EXCLUDES(mutex_);
   /// Its commits to that worker: one parcel, or none.
   std::vector<Parcel> take_commits(const LocalContext& context, base::Rank to) EXCLUDES(mutex_);
   std::vector<Parcel> take_all() EXCLUDES(mutex_);

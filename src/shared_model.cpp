@@ -124,7 +124,7 @@ Policy Model::policy() const { return state().policy(); }
 int Model::worker() const { return static_cast<int>(state().seat); }
 uint64_t Model::version() const { return state().header().books.version.load(); }
 void Model::set_lr(double lr) {
-  FARAD_CHECK(lr >= 0, "[shared] ", lr, " is no learning rate");
+  TORCH_CHECK(lr >= 0, "[shared] ", lr, " is no learning rate");
   // By the lock, else an update that is put back would take it with it.
   auto& here = state();
   here.writer->alone([&] { here.header().books.rate.store(lr); }, here.deadline()).raise();

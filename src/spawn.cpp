@@ -33,6 +33,8 @@
 namespace farad {
 namespace {
 
+using namespace std::chrono_literals;
+
 /// Joins, runs and closes. A failure is reported before the worker ends: its peers fail then, too, but were not first.
 void run_member(const std::function<void(Worker&)>& fn, WorkerOptions options,
                 const std::function<void(std::exception_ptr)>& report) {
@@ -52,6 +54,13 @@ void run_member(const std::function<void(Worker&)>& fn, WorkerOptions options,
   }
 }
 
+/// How long those may go on who did not fail, once somebody has: they see its loss, and may have something to do.
+constexpr auto time_to_end = 10s;
+
+void check_size(int n) {
+  if (n <= 0) throw Error("[spawn] a group needs at least one worker, not " + std::to_string(n));
+}
+
 /// A forked process has a copy of what was not written yet, and one that ends by _exit() writes nothing more.
 void flush_output() {
   std::cout.flush();
@@ -59,10 +68,7 @@ void flush_output() {
   std::fflush(nullptr);
 }
 
-/// How long those may go on who did not fail, once somebody has: they see its loss, and may have something to do.
-constexpr auto time_to_end = std::chrono::seconds(10);
-
-/// What a child tells when its function has returned.
+/// What a child tells when it is done.
 constexpr char all_went_well = '\1';
 
 /// What a child tells of its failure before it ends: type, text and hops, each ended by a zero.
@@ -126,9 +132,9 @@ std::optional<Failed> failure_of(const Child& child, int status) {
   if (bytes.starts_with(all_went_well)) return {};
   const auto told = parts_of(bytes);
   if (told.size() < 2) {
-    const int code = WEXITSTATUS(status);
-    auto failed = lost(child, " ended with exit code " + std::to_string(code) + " before its function returned");
-    if (code == 0) failed.blame = Blame::EndedAsIfWell;
+    auto failed =
+        lost(child, " ended with exit code " + std::to_string(WEXITSTATUS(status)) + " before its function returned");
+    if (WEXITSTATUS(status) == 0) failed.blame = Blame::EndedAsIfWell;
     return failed;
   }
   std::vector<std::string> hops{"spawn", child.name};
@@ -192,7 +198,7 @@ struct MeetingFile {
 }  // namespace
 
 void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
-  FARAD_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
+  check_size(n);
   if (const int threads = base::threads_started(); threads > 0) {
     throw Error("[spawn] this process has started " + std::to_string(threads) +
                 (threads == 1 ? " thread" : " threads") +
@@ -218,9 +224,8 @@ void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options)
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> end;  // Of those who go on when somebody has failed.
   while (!children.empty() && (!end || Clock::now() < *end)) {
-    using std::chrono::milliseconds;
-    std::optional<milliseconds> span;
-    if (end) span = std::max(milliseconds(0), std::chrono::ceil<milliseconds>(*end - Clock::now()));
+    std::optional<std::chrono::milliseconds> span;
+    if (end) span = std::max(0ms, std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now()));
     await_an_end(children, span);
     bury(children, failures, WNOHANG);
     if (!failures.empty() && !end) end = Clock::now() + time_to_end;
@@ -232,7 +237,7 @@ void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options)
 }
 
 void spawn_threads(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
-  FARAD_CHECK(n > 0, "[spawn] a group needs at least one worker, not ", n);
+  check_size(n);
   options.size = n;
   if (options.rendezvous.empty()) options.rendezvous = "local://spawn-" + std::to_string(net::new_birth());
   base::Mutex mutex;

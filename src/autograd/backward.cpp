@@ -392,13 +392,13 @@ void Backward::on_message(net::Peer from, wire::Message&& message) {
   for (auto& mail : mails) {
     const auto count = static_cast<ptrdiff_t>(mail.tensors());
     if (count > 0 && count == std::ssize(message.tensors)) {
-      on_mail(from, mail, std::move(message.tensors));
+      on_mail(from, mail, std::move(message.tensors), placed);
       next = message.tensors.end();
       continue;
     }
     const auto first = next;
     next += count;
-    on_mail(from, mail, {std::make_move_iterator(first), std::make_move_iterator(next)});
+    on_mail(from, mail, {std::make_move_iterator(first), std::make_move_iterator(next)}, placed);
   }
 }
 

@@ -20,7 +20,8 @@ class Executor {
   /// Like close().
   ~Executor();
 
-  /// Any thread. Tasks must not throw. False once closed; the task is left as it is then.
+  /// Any thread. Tasks must not throw. False once closed, or if all threads wait and the system has none to spare; the
+  /// task is left as it is then.
   bool post(std::function<void()>&& task);
 
   /// For the time of its life, the calling thread waits. Costs nothing on threads that are not of an executor.

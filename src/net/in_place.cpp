@@ -37,8 +37,8 @@ void Cost::note(base::Duration took) {
 
 InPlace::InPlace(base::Runtime& runtime, Driver& driver, base::Executor& executor)
     : runtime_(runtime), driver_(driver), executor_(executor) {
-  driver_.residents().set_overflow([&executor](const Residents::Task& task) {
-    if (!executor.post(task)) task();  // There is no thread for it: late and here is better than never.
+  driver_.residents().set_overflow([&executor](Residents::Task task) {
+    if (!executor.post(std::move(task))) task();  // There is no thread for it: late and here is better than never.
   });
 }
 

@@ -40,7 +40,7 @@ class InPlace {
   InPlace(base::Runtime& runtime, Driver& driver, base::Executor& executor);
 
   /// Any thread; in place only inside the driver's poll. `cost` must live until the task has ended; tasks must not
-  /// throw. False if the executor is closed; the task is not run then.
+  /// throw. False if the executor does not take it; the task is not run then.
   template <class Task>
   bool run(Cost& cost, Task task) {
     return run_noting(cost, [this, &cost, task = std::move(task)] {

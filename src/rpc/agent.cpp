@@ -30,6 +30,10 @@ void use_where_read(detail::FutureCore& future, const std::vector<at::Tensor>& t
   future.set_reader([on_devices = std::move(on_devices)] { wire::use_here(on_devices); });
 }
 
+std::string name_of(Rank rank, const std::vector<std::string>& names) {
+  return rank.value < names.size() ? names[rank.value] : "rank " + std::to_string(rank.value);
+}
+
 }  // namespace
 
 Agent::Agent(net::FabricOptions fabric, Options options, AgentHost& host)
@@ -50,7 +54,7 @@ Agent::~Agent() { end("the worker was destroyed"); }
 // --- Calls that we make ---
 
 uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint since, base::TimePoint deadline,
-                     std::chrono::milliseconds timeout, std::function<void(Outcome)> done) {
+                     std::chrono::milliseconds timeout, Watch watch, std::function<void(Outcome)> done) {
   CallHeader header;
   if (call.function) header.function = call.function->id;
   header.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(timeout.count(), UINT32_MAX));
@@ -64,14 +68,16 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint since, base:
   if (!call.arguments.references.empty()) header.loans = host_.references().lend(to, call.arguments.references);
   begin_work();
   uint64_t id = 0;
-  if (!call.one_way) id = pending_.add({to, std::move(callee), deadline, since, std::move(done), {}, call.keep, made});
+  if (!call.one_way) {
+    const auto watched = watch == Watch::ByTimer ? deadline : base::never;
+    id = pending_.add({to, callee, watched, since, std::move(done), {}, call.keep, made});
+  }
   try {
     auto message = encode_call(id, header, std::move(call.arguments));
     message.forgotten = call.one_way;
     wire::to_host(message, wire::Complete::InCurrentStreams).raise();
-    // By `since`: whoever waits for the reply itself has told us no deadline, and keeps its time all the same.
     const auto incarnation = fabric_->driver().driving_here() ? post(to, std::move(message))
-                                                              : send_in_time(to, std::move(message), since, timeout);
+                                                              : fabric_->send(to, std::move(message), deadline);
     if (made) made->went({to, incarnation});
     ending_->sent({to, incarnation});
     if (!header.loans.empty() || header.makes) {
@@ -89,18 +95,10 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint since, base:
     if (!call.one_way && !pending_.take(id)) return id;
     end_work();
     const auto why = base::status_of(std::current_exception());
-    Status(why.code(), text_of(to, callee) + ": " + why.message()).raise();
+    const auto late = why.code() == Code::Timeout ? ": not sent in " + base::to_text(timeout) : "";
+    Status(why.code(), text_of(to, callee) + late + ": " + why.message()).raise();
   }
   return id;
-}
-
-base::Incarnation Agent::send_in_time(Rank to, wire::Message message, base::TimePoint since,
-                                      std::chrono::milliseconds timeout) {
-  try {
-    return fabric_->send(to, std::move(message), base::deadline_after(since, timeout));
-  } catch (const Timeout& full) {
-    throw Timeout("not sent in " + base::to_text(timeout) + ": " + full.what_without_backtrace());
-  }
 }
 
 base::Incarnation Agent::post(Rank to, wire::Message message) {
@@ -120,8 +118,8 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
   const auto& waiter = awaited.waiter;
   const Callee callee{call.function, call.name};
   net::Driver::Reservation reservation(fabric_->driver());
-  // The timer does not watch this call, since we do. One pointer fits into a std::function without an allocation.
-  const uint64_t id = send(to, std::move(call), since, base::never, timeout, [&awaited](Outcome result) {
+  // One pointer fits into a std::function without an allocation.
+  const uint64_t id = send(to, std::move(call), since, deadline, timeout, Watch::ByCaller, [&awaited](Outcome result) {
     awaited.outcome = std::move(result);
     const auto held = awaited.waiter;  // Once it is complete, our frame may be gone.
     held->complete();
@@ -152,11 +150,11 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
   const auto since = fabric_->runtime().now();
   const auto deadline = base::deadline_after(since, timeout);
   if (call.one_way) {
-    send(to, std::move(call), since, deadline, timeout, nullptr);
+    send(to, std::move(call), since, deadline, timeout, Watch::ByTimer, nullptr);
     return;
   }
   const Callee callee{call.function, call.name};
-  const uint64_t id = send(to, std::move(call), since, deadline, timeout,
+  const uint64_t id = send(to, std::move(call), since, deadline, timeout, Watch::ByTimer,
                            [this, to, callee, future, done = std::move(done)](Outcome outcome) {
                              if (auto error = error_of(outcome, to, callee)) {
                                future->fail(error);
@@ -165,7 +163,7 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
                                done(std::move(outcome.result));
                              }
                            });
-  future->set_cancel([life = host_.life(), this, id] {
+  future->set_cancel([life = host_.life(), this, id, to, callee]() -> std::string {
     const auto alive = life.lock();
     if (!alive) return {};
     if (auto call = pending_.take(id)) {

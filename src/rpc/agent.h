@@ -103,8 +103,10 @@ class Agent final : private net::Sink {
   void take_cancel(net::Peer from, uint64_t id);
   void finished(const std::shared_ptr<Incall>& call);
 
+  enum class Watch { ByTimer, ByCaller };
+  /// `watch`: who ends it when its time is up. Until it is on its way, the caller does in any case.
   uint64_t send(base::Rank to, detail::Outcall call, base::TimePoint since, base::TimePoint deadline,
-                std::chrono::milliseconds timeout, std::function<void(Outcome)> done);
+                std::chrono::milliseconds timeout, Watch watch, std::function<void(Outcome)> done);
   base::Incarnation post(base::Rank to, wire::Message message);
   void give_up(PendingCall call, uint64_t id);
   void expire_calls();

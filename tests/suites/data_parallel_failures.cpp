@@ -16,7 +16,7 @@ TEST_P(DataParallelSuite, ModulesThatDifferAreRefusedEverywhere) {
   auto workers = start(3);
   workers.each([](Worker& worker) {
     Net net(0, worker.rank() == 2 ? 6 : 5);
-    const auto text = message_of<c10::Error>([&] { DataParallel parallel(net, farad::Group(worker)); });
+    const auto text = message_of<Error>([&] { DataParallel parallel(net, farad::Group(worker)); });
     EXPECT_THAT(text, HasSubstr("member 0 has parameter \"first.weight\" of Double [5, 3], and member 2 has"));
   });
 }
@@ -96,13 +96,13 @@ TEST_P(DataParallelSuite, BackwardsThatItIsNotForAreRefused) {
   DataParallel parallel(net, farad::Group(worker));
   const auto inputs = numbers({4, 3}, 0);
   const auto recorded = [&] { torch::autograd::backward({loss_of(net, inputs)}, {}, {}, true); };
-  EXPECT_THAT(message_of<c10::Error>(recorded), HasSubstr("create_graph"));
+  EXPECT_THAT(message_of<Error>(recorded), HasSubstr("create_graph"));
   {
     Context context(worker);
     const auto text = message_of<Error>([&] { context.backward({loss_of(net, inputs)}); });
     EXPECT_THAT(text, HasSubstr("plain backwards only"));
   }
-  EXPECT_THROW(parallel.set_weight(0), c10::Error);
+  EXPECT_THROW(parallel.set_weight(0), Error);
   const auto quiet = parallel.no_sync();
   recorded();
   for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();  // Each holds the graph that holds it.

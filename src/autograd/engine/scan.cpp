@@ -74,18 +74,10 @@ class Scanner {
     Node* node = plan_.nodes[index];
     if (auto* recv = dynamic_cast<RecvNode*>(node)) {
       const Passage& passage = recv->passage();
-      if (passage.context != entries.context) {
-        return {base::Code::Invalid, "[autograd] backward in context " + std::to_string(entries.context.value) +
-                                         " reached the call \"" + passage.call.text() + "\" to or from rank " +
-                                         std::to_string(passage.peer.value) + ", which was recorded in context " +
-                                         std::to_string(passage.context.value) +
-                                         ": detach() what one context takes from another, or record both in one"};
-      }
-      if (passage.rerun != entries.rerun) {
-        return {base::Code::Invalid, "[autograd] the function of a checkpoint, run again, led to the call \"" +
-                                         passage.call.text() +
-                                         "\" outside of it: a tensor with history that it uses has to be "
-                                         "one of its inputs"};
+      if (auto status = is_of(entries, passage); !status.ok()) {
+        shape_.roles.push_back(Role::Function);  // Nobody waits for an answer from here.
+        plan_.barred.emplace_back(index, std::move(status));
+        return;
       }
       shape_.roles.push_back(Role::Recv);
       shape_.recvs.push_back({index, passage.pair, passage.peer, recv->num_inputs()});
@@ -98,14 +90,14 @@ class Scanner {
   static base::Status is_of(const Entries& entries, const Passage& passage) {
     if (passage.context != entries.context) {
       return {base::Code::Invalid, "[autograd] backward in context " + std::to_string(entries.context.value) +
-                                       " reached the call \"" + passage.call + "\" to or from rank " +
+                                       " reached the call \"" + passage.call.text() + "\" to or from rank " +
                                        std::to_string(passage.peer.value) + ", which was recorded in context " +
                                        std::to_string(passage.context.value) +
                                        ": detach() what one context takes from another, or record both in one"};
     }
     if (passage.rerun != entries.rerun) {
       return {base::Code::Invalid, "[autograd] the function of a checkpoint, run again, led to the call \"" +
-                                       passage.call +
+                                       passage.call.text() +
                                        "\" outside of it: a tensor with history that it uses has to be "
                                        "one of its inputs"};
     }
@@ -153,6 +145,9 @@ base::Status scan(const Entries& entries, Plan& plan) {
 
   plan.roots.reserve(entries.roots.size());
   for (const Edge& root : entries.roots) plan.roots.push_back(plan.find(root));
+  if (!plan.barred.empty()) {  // What fails in any case fails before a node has run, and let go of what it had saved.
+    if (auto status = first_barred(plan, plan.roots); !status.ok()) return status;
+  }
   plan.topology.sends.reserve(entries.sends.size());
   for (const auto& send : entries.sends) {
     const NodeIndex node = plan.table.find(send.get());

@@ -1,5 +1,6 @@
 // What only a process of its own can do to its callers: die, stop, come back.
 
+#include <ATen/ops/ones.h>
 #include <farad/worker.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,6 +33,7 @@ Future<int64_t> never() {
   return kept.future();
 }
 int64_t call_never(int to) { return Worker::current().rpc_sync<never>(to); }
+void take(const at::Tensor&) {}
 int64_t call_process(int at) { return Worker::current().rpc_sync<process_here>(at); }
 
 template <class E>
@@ -50,7 +52,7 @@ class RpcProcess : public testing::TestWithParam<std::string> {
  protected:
   static constexpr auto lost_after = 1000ms;
 
-  explicit RpcProcess(int here = 0) : here_(here) {
+  explicit RpcProcess(int here = 0, std::chrono::milliseconds lost_after = RpcProcess::lost_after) : here_(here) {
     plan_.size = 3;
     plan_.lost_after_ms = static_cast<int>(lost_after.count());
     GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
@@ -201,6 +203,27 @@ TEST_P(RpcProcessBesideRankZero, OthersGoOnWhenRankZeroIsKilledAndTakeItBack) {
   EXPECT_EQ(end_of(1), 0);
 }
 
+/// A member that stops is not given up.
+class RpcProcessOfPatience : public RpcProcess {
+ protected:
+  RpcProcessOfPatience() : RpcProcess(0, 0ms) {}
+};
+
+TEST_P(RpcProcessOfPatience, TimeOfACallIsUpAlsoBeforeThereWasRoomToSendIt) {
+  ASSERT_EQ(worker_->rpc_sync<process_here>("worker1"), children_[1]);
+  const auto large = at::ones({4 << 20});
+  const auto caller = worker_->with({.timeout = 20ms});
+  ::kill(children_[1], SIGSTOP);
+
+  // More than any queue takes. That nobody takes it in is for the call's time to find out, not for lost_after.
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_THAT(message_of<Timeout>([&] { caller.rpc_sync<take>("worker1", large); }),
+                AllOf(HasSubstr("take"), HasSubstr("worker1")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, RpcProcessOfPatience, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Each, RpcProcessBesideRankZero, testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Each, RpcProcess, testing::Values("shm", "tcp"), [](const auto& info) { return info.param; });

@@ -41,6 +41,7 @@ struct Plan {
 
 Linear zeroed() {
   Linear module(width, width);
+  module->to(at::kDouble);  // A float counts no further than to 2^24, which is a minute here.
   for (auto& parameter : module->parameters()) parameter.detach().zero_();
   return module;
 }
@@ -58,7 +59,8 @@ Options options_of(Policy policy) {
 void live(const Plan& plan) {
   auto module = zeroed();
   auto model = Model::attach(plan.name, module, options_of(Policy::Locked));  // The policy is the segment's.
-  const std::vector<at::Tensor> gradients{at::full({width, width}, -1.0), at::full({width}, -1.0)};
+  const std::vector<at::Tensor> gradients{at::full({width, width}, -1.0, at::kDouble),
+                                          at::full({width}, -1.0, at::kDouble)};
   while (true) {
     try {
       if (plan.manages) (void)model.manage(100ms);

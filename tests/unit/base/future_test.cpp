@@ -199,7 +199,6 @@ TEST(Future, ADefaultConstructedOneSaysSo) {
   Future<int> future;
   EXPECT_FALSE(future.valid());
   EXPECT_THROW(future.wait(), Error);
-  EXPECT_THROW(future.core(), Error);
 }
 
 TEST(WhenAll, KeepsTheOrder) {

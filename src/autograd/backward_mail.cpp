@@ -1,0 +1,115 @@
+// What passes tell each other: how letters become messages, and what becomes of messages that came.
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "autograd/backward.h"
+#include "wire/device.h"
+
+namespace farad::autograd {
+
+void Backward::post(std::vector<Outbox::Parcel> parcels) {
+  for (auto& parcel : parcels) post(parcel);
+}
+
+/// One message. If a tensor in it is changed while it is written then it does not go, and its context hears of it; so
+/// there must be no other.
+void Backward::post(Outbox::Parcel& parcel) {
+  const auto to = parcel.to;
+  std::vector<PassMail> mails;
+  std::vector<at::Tensor> all;
+  for (auto& [context, message, tensors] : parcel.letters) {
+    auto& mail = mails.emplace_back();
+    mail.message = std::move(message);
+    mail.living = context->begin_message(to, LocalContext::Kind::Pass);
+    if (tensors.empty()) continue;
+    if (const auto send = mail.living ? recorder_.record_send(*context, to, "a gradient", tensors) : nullptr) {
+      mail.pair = send->passage().pair;
+      mail.recorded = send->num_inputs();
+    }
+    if (all.empty()) {
+      all = std::move(tensors);
+    } else {
+      std::move(tensors.begin(), tensors.end(), std::back_inserter(all));
+    }
+  }
+  auto message = encode(mails, std::move(all));
+  auto on_host = wire::to_host(message, wire::Complete::Now);  // See Evaluator::take().
+  const auto sent = on_host.ok() ? services_.fabric.post(to, std::move(message)) : net::Sent{std::move(on_host), {}};
+  if (sent.status.ok()) sent_.fetch_add(1, std::memory_order_relaxed);
+  for (size_t i = 0; i < mails.size(); i++) {
+    const auto& context = parcel.letters[i].context;
+    const auto& mail = mails[i];
+    if (sent.status.ok()) {
+      if (mail.recorded > 0) contexts_.went(context, mail.pair, {to, sent.incarnation});
+      continue;
+    }
+    if (mail.recorded > 0) contexts_.drop(context, mail.pair);
+    if (sent.status.code() == base::Code::PeerLost) {
+      perform(context, context->step([&](Passes& passes, Effects& effects) { passes.on_lost(to, effects); }));
+    } else if (sent.status.code() != base::Code::Closed) {
+      fail(context, mail.message.pass, sent.status);
+    }
+  }
+}
+
+void Backward::on_message(net::Peer from, wire::Message&& message) {
+  std::vector<PassMail> mails;
+  if (auto status = decode(message, mails); !status.ok()) return services_.warn(status);
+  // They are gradients of what was sent from here, so the devices are; but one may have no memory left.
+  const auto placed = wire::to_devices(message);
+  auto next = message.tensors.begin();
+  for (auto& mail : mails) {
+    const auto count = static_cast<ptrdiff_t>(mail.tensors());
+    if (count > 0 && count == std::ssize(message.tensors)) {
+      on_mail(from, mail, std::move(message.tensors), placed);
+      next = message.tensors.end();
+      continue;
+    }
+    const auto first = next;
+    next += count;
+    on_mail(from, mail, {std::make_move_iterator(first), std::make_move_iterator(next)}, placed);
+  }
+}
+
+void Backward::on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> tensors, const base::Status& placed) {
+  const auto id = mail.message.context;
+  const auto context = mail.living ? contexts_.take_message(id, from, LocalContext::Kind::Pass) : contexts_.find(id);
+  if (!context) {
+    std::vector<PassMail> answer(1);
+    if (Passes::answer_released(services_.fabric.self().rank, mail.message, answer.front().message)) {
+      (void)services_.fabric.post(from.rank, encode(answer, {})).status;
+    }
+    return;
+  }
+  if (!placed.ok() && !tensors.empty()) return refuse(context, from, mail, placed);
+  if (mail.recorded > 0) {
+    const auto status =
+        recorder_.record_recv(context, from, mail.pair, "a gradient", mail.recorded, tensors, {}, mail.message.pass);
+    if (!status.ok()) return fail(context, mail.message.pass, status);
+  }
+  if (!tensors.empty()) mail.message.cargo = std::make_shared<const Cargo>(Cargo{std::move(tensors)});
+  perform(context, context->step([&](Passes& passes, Effects& effects) {
+    passes.on_message(from.rank, std::move(mail.message), effects);
+  }));
+}
+
+/// Whoever waits for these gradients would do so for ever. The pass may not even have begun here: then it never does.
+void Backward::refuse(const std::shared_ptr<LocalContext>& context, net::Peer from, const PassMail& mail,
+                      const base::Status& why) {
+  if (mail.recorded > 0) contexts_.add(context, mail.pair, {from, mail.recorded, "a gradient", {}, false});
+  const auto pass = mail.message.pass;
+  PassMessage abort;
+  abort.kind = PassKind::Abort;
+  abort.context = context->id();
+  abort.pass = pass;
+  abort.failure = {why.code(), context->group().self, why.message()};
+  perform(context, context->step([&](Passes& passes, Effects& effects) {
+    const auto known = passes.progress();
+    const bool begun = std::any_of(known.begin(), known.end(), [&](const Progress& each) { return each.pass == pass; });
+    begun ? passes.fail(pass, abort.failure, effects) : passes.on_message(from.rank, std::move(abort), effects);
+  }));
+}
+
+}  // namespace farad::autograd

@@ -1,17 +1,11 @@
 # farad_check_headers(target directory): an object library, built only when asked for, with one source per header below
-# `directory` that includes this header and nothing else. It builds if and only if every header stands on its own. A
-# header that its own source file includes before all else is shown to by the build already.
+# `directory` that includes this header and nothing else. It builds if and only if every header stands on its own. That
+# its own source file includes it before all else shows nothing: a precompiled header is read before, in most presets
+# other source files as well.
 function(farad_check_headers target directory)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${directory} ${directory}/*.h)
   set(sources)
   foreach(header IN LISTS headers)
-    string(REGEX REPLACE "[.]h$" ".cpp" own ${directory}/${header})
-    if(EXISTS ${own} AND NOT FARAD_TORCH_NEEDS_IVALUE_FIRST)
-      file(STRINGS ${own} first REGEX "^#include" LIMIT_COUNT 1)
-      if(first STREQUAL "#include \"${header}\"")
-        continue()
-      endif()
-    endif()
     set(source ${CMAKE_CURRENT_BINARY_DIR}/${target}/${header}.cpp)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"@header@\"  // IWYU pragma: keep\n" @ONLY)
     list(APPEND sources ${source})

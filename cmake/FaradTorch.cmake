@@ -10,6 +10,5 @@ function(farad_use_torch target)
   if(CMAKE_CXX_COMPILER_ID MATCHES Clang AND Torch_VERSION VERSION_LESS 2.0)
     # The headers of 1.13 rely on an include order that only GCC forgives in C++20.
     target_compile_options(${target} INTERFACE "SHELL:-include ATen/core/ivalue.h")
-    set(FARAD_TORCH_NEEDS_IVALUE_FIRST ON PARENT_SCOPE)
   endif()
 endfunction()

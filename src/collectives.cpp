@@ -48,7 +48,8 @@ std::unique_ptr<collectives::Service> detail::WorkerCore::make_groups() {
       [this](const autograd::compat::Ptr<autograd::DeferredNode>& node) {
         const auto context = gradients_->current();
         if (context && !context->add(node, autograd::current_rerun())) node->end();
-      }});
+      },
+      [this](base::Rank rank, const collectives::Session& asks) { return groups_->heard_of(rank, asks); }});
 }
 
 Group::Group(Worker& worker, std::vector<int> ranks, CallOptions options)

@@ -1,16 +1,16 @@
 #include <farad/autograd.h>
 #include <farad/error.h>
 
-#include <ATen/ScalarOps.h>
-#include <ATen/TensorSubclassLikeUtils.h>
-#include <ATen/ops/ones_like.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "autograd/drawing.h"
 #include "autograd/engine/anomaly.h"
+#include "autograd/engine/one.h"
 #include "autograd/service.h"
 #include "base/check.h"
 #include "worker_core.h"
@@ -21,15 +21,6 @@ namespace {
 using autograd::LocalContext;
 using autograd::Roots;
 using torch::autograd::Edge;
-
-/// A one, as the gradient of a root that says none. For a plain number, which a loss mostly is, libtorch can do without
-/// its dispatcher, which costs more than all else here.
-at::Tensor one_for(const at::Tensor& root) {
-  const auto dtype = root.scalar_type();
-  const bool plain = root.dim() == 0 && (dtype == at::kFloat || dtype == at::kDouble) && root.device().is_cpu() &&
-                     root.layout() == at::kStrided && !at::isTensorSubclassLike(root);
-  return plain ? at::detail::scalar_tensor_static(1, dtype, at::kCPU) : at::ones_like(root);
-}
 
 Edge edge_of(const at::Tensor& tensor) { return torch::autograd::impl::gradient_edge(tensor); }
 
@@ -47,7 +38,7 @@ Roots roots_of(const std::vector<at::Tensor>& roots, const std::vector<at::Tenso
     if (!gradient.defined()) {
       FARAD_CHECK(root.numel() == 1, "[autograd] ", what, ": root ", i, " is no scalar but has ", root.numel(),
                   " elements: give its gradient in grad_tensors, or sum it up");
-      gradient = one_for(root);
+      gradient = autograd::one_for(root);
     }
     FARAD_CHECK(gradient.sizes() == root.sizes(), "[autograd] ", what, ": root ", i, " is of size ", root.sizes(),
                 " and its gradient of ", gradient.sizes());
@@ -66,13 +57,13 @@ autograd::Backward::Call call_of(const std::vector<at::Tensor>& roots, const Bac
   call.options.deterministic = options.deterministic;
   call.options.anomaly = autograd::looks_for_nan();
   call.fast = options.mode == Mode::Fast;
-  call.timeout = options.timeout;
   return call;
 }
 
 void run_backward(detail::WorkerCore& core, const std::shared_ptr<LocalContext>& context,
-                  const std::vector<at::Tensor>& roots, const BackwardOptions& options) {
+                  const std::vector<at::Tensor>& roots, const BackwardOptions& options, const autograd::Limit& limit) {
   auto call = call_of(roots, options, "backward");
+  call.limit = limit;
   if (!options.inputs.empty()) {
     call.roots.all_leaves = false;
     call.options.accumulate = false;
@@ -83,6 +74,18 @@ void run_backward(detail::WorkerCore& core, const std::shared_ptr<LocalContext>&
     }
   }
   core.gradients().backward().run(context, std::move(call));
+}
+
+void run_backward(detail::WorkerCore& core, const std::shared_ptr<LocalContext>& context,
+                  const std::vector<at::Tensor>& roots, const BackwardOptions& options) {
+  run_backward(core, context, roots, options, core.gradients().backward().limit_of(options.timeout));
+}
+
+/// What is left of it for a call: never none.
+std::optional<std::chrono::milliseconds> left_of(const autograd::Limit& limit, base::TimePoint now) {
+  using std::chrono::milliseconds;
+  if (limit.deadline == base::never) return {};
+  return std::max(milliseconds(1), std::chrono::ceil<milliseconds>(limit.deadline - now));
 }
 
 std::shared_ptr<LocalContext> find(detail::WorkerCore& core, int64_t id, const char* what) {
@@ -161,13 +164,14 @@ void Context::backward(std::vector<at::Tensor> roots, BackwardOptions options) {
 
 void Context::backward(std::vector<RRef<at::Tensor>> roots, BackwardOptions options) {
   // Fetching a root is recorded like any other call, so its gradient goes back to where it lives.
+  const auto limit = core_->gradients().backward().limit_of(options.timeout);
   std::vector<at::Tensor> here;
   {
-    const autograd::CurrentScope scope(&core_->gradients().contexts(), local_);
+    const autograd::CurrentScope scope(&core_->gradients().contexts(), local_, local_->new_path());
     const c10::AutoGradMode mode(true);
-    for (const auto& root : roots) here.push_back(root.to_here());
+    for (const auto& root : roots) here.push_back(root.to_here(left_of(limit, core_->now())));
   }
-  run_backward(*core_, local_, here, options);
+  run_backward(*core_, local_, here, options, limit);
 }
 
 Gradients Context::gradients() const { return read(*core_, local_); }
@@ -176,17 +180,23 @@ at::Tensor Context::gradient(const at::Tensor& leaf) const {
   return core_->gradients().backward().gradient(local_, leaf);
 }
 
-std::string Context::dot(const std::vector<at::Tensor>& losses) const {
-  for (const auto& loss : losses) {
-    FARAD_CHECK(loss.defined() && loss.requires_grad(), "[autograd] dot: a loss is ",
-                loss.defined() ? "a tensor that requires no gradient" : "undefined", ", so there is nothing to draw");
-  }
+std::string Context::dot(const std::vector<at::Tensor>& losses, const std::vector<at::Tensor>& beside) const {
+  const auto check = [](const std::vector<at::Tensor>& tensors, const char* what) {
+    for (const auto& tensor : tensors) {
+      FARAD_CHECK(tensor.defined() && tensor.requires_grad(), "[autograd] dot: ", what, " is ",
+                  tensor.defined() ? "a tensor that requires no gradient" : "undefined",
+                  ", so there is nothing to draw");
+    }
+  };
+  check(losses, "a loss");
+  check(beside, "what is drawn beside");
   auto& service = core_->gradients();
   const autograd::CurrentScope outside(&service.contexts(), nullptr);
   std::vector<autograd::Drawing> parts;
   std::vector<uint16_t> workers{static_cast<uint16_t>(core_->self().rank)};
   for (size_t i = 0; i < workers.size(); i++) {  // Each may name more.
-    parts.push_back(i == 0 ? autograd::draw(*local_, losses) : core_->handle().rpc_sync<draw_here>(workers[i], id()));
+    parts.push_back(i == 0 ? autograd::draw(*local_, losses, beside)
+                           : core_->handle().rpc_sync<draw_here>(workers[i], id()));
     for (const auto peer : parts.back().peers) {
       if (std::find(workers.begin(), workers.end(), peer) == workers.end()) workers.push_back(peer);
     }
@@ -199,7 +209,7 @@ ContextScope::ContextScope(Context& context) : core_(context.core_) {
   if (const auto other = living_current(service)) {
     throw Error("[autograd] context " + std::to_string(other->id().value) + " is current on this thread already");
   }
-  service.set_current(context.local_);
+  service.set_current(context.local_, context.local_->new_path());
 }
 
 ContextScope::~ContextScope() { core_->gradients().set_current(nullptr); }
@@ -225,6 +235,7 @@ std::vector<at::Tensor> grad(Context& context, std::vector<at::Tensor> outputs, 
                              BackwardOptions options) {
   FARAD_CHECK(options.inputs.empty(), "[autograd] grad: its inputs are an argument, options.inputs must be empty");
   auto call = call_of(outputs, options, "grad");
+  call.limit = context.core_->gradients().backward().limit_of(options.timeout);
   call.options.accumulate = false;
   call.roots.all_leaves = false;
   for (size_t i = 0; i < inputs.size(); i++) {

@@ -28,7 +28,9 @@ ModuleState state_of(const torch::nn::Module& module) {
   for (const auto& item : module.named_parameters()) {
     if (!item.value().requires_grad()) state.frozen.push_back(item.key());
   }
-  state.training = module.is_training();
+  state.training.emplace("", module.is_training());
+  for (const auto& item : module.named_modules("", false))
+    state.training.emplace(item.key(), item.value()->is_training());
   return state;
 }
 
@@ -56,7 +58,12 @@ void set_state(torch::nn::Module& module, const ModuleState& state) {
     const bool frozen = std::find(state.frozen.begin(), state.frozen.end(), item.key()) != state.frozen.end();
     item.value().set_requires_grad(!frozen);
   }
-  module.train(state.training);
+  // What is in a module comes after it, and train() goes down: so the innermost word counts.
+  module.train(state.training.at(""));
+  for (const auto& item : module.named_modules("", false)) {
+    const auto found = state.training.find(item.key());
+    if (found != state.training.end()) item.value()->train(found->second);
+  }
 }
 
 std::string text_of(const torch::nn::Module& module) {

@@ -99,6 +99,11 @@ void AnyOptimizer::set_lr(double lr) {
 void AnyOptimizer::set_lr(size_t group, double lr) {
   FARAD_CHECK(group < group_count(), "[optim] there are ", group_count(), " parameter groups, none is number ", group);
   FARAD_CHECK(lr >= 0, "[optim] ", lr, " is no learning rate");
+  coordinator_->base_rates()[group] = coordinator_->rates()[group] = lr;
+}
+void AnyOptimizer::scale_lr(size_t group, double factor) {
+  const double lr = coordinator_->base_rates()[group] * factor;
+  FARAD_CHECK(lr >= 0, "[optim] ", lr, " is no learning rate");
   coordinator_->rates()[group] = lr;
 }
 double AnyOptimizer::lr() const { return lr(0); }

@@ -30,6 +30,18 @@ std::shared_ptr<WorkerCore> caller_of(const RefHandle& handle, const Outcall& ca
   return core;
 }
 
+/// The call that was to make a value never ran, because of `why`. If it was to live here, nobody else will tell those
+/// who wait for it.
+void never_made(const RefHandle& handle, const std::exception_ptr& why) {
+  if (is_owner(handle)) handle.table->fail(handle.id, why);
+}
+
+/// Of one that was given up, it is not known whether it runs.
+bool is_given_up(const std::exception_ptr& error) {
+  const auto code = base::status_of(error).code();
+  return code == base::Code::Timeout || code == base::Code::Cancelled;
+}
+
 std::shared_ptr<RefHandle> make_at(WorkerCore& core, base::Rank owner, Outcall call, const CallOptions& options) {
   auto handle = core.table().begin(owner, call.function ? call.function->name : std::string_view(call.name));
   call.makes = handle->id;
@@ -39,10 +51,27 @@ std::shared_ptr<RefHandle> make_at(WorkerCore& core, base::Rank owner, Outcall c
   auto future = made.future();
   // Until the owner has answered the reference holds on to itself, so that it is not given up before it exists.
   future.core()->when_ready([handle, core = future.core()] {
-    if (core->error()) handle->fail(core->error());
+    if (const auto& error = core->error()) {
+      handle->fail(error);
+      if (!is_given_up(error)) never_made(*handle, error);
+    }
     handle->table->confirm(handle);
   });
-  core.agent().start(owner, std::move(call), options, future.core(), [made](Packet) { made.set_value(); });
+  // What the world does to us is thrown at the first use. Transports differ in when they know.
+  const auto fails_later = [&] {
+    never_made(*handle, std::current_exception());
+    made.set_exception(std::current_exception());
+  };
+  try {
+    core.agent().start(owner, std::move(call), options, future.core(), [made](Packet) { made.set_value(); });
+  } catch (const PeerLost&) {
+    fails_later();
+  } catch (const Timeout&) {  // There was no room in its queue.
+    fails_later();
+  } catch (...) {
+    never_made(*handle, std::current_exception());
+    throw;
+  }
   return handle;
 }
 
@@ -68,6 +97,7 @@ void* value_of(const RefHandle& handle) {
     throw Error("[ref] local_value(): the value lives on " + owner_name(handle) +
                 "; use to_here(), or call a function on it");
   }
+  if (auto failure = handle.failure()) std::rethrow_exception(failure);
   Promise<std::shared_ptr<void>> promise(handle.table->core().lock());
   handle.table->when_ready(handle.id, [promise](std::shared_ptr<void> value, std::exception_ptr error) {
     error ? promise.set_exception(error) : promise.set_value(std::move(value));

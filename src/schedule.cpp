@@ -32,7 +32,6 @@ RateFactor linear_warm_up(int64_t length, double first, RateFactor next) {
 
 Schedule::Schedule(AnyOptimizer& optimizer, RateFactor factor) : optimizer_(optimizer), factor_(std::move(factor)) {
   FARAD_CHECK(factor_, "[optim] a Schedule needs a function");
-  for (size_t i = 0; i < optimizer.group_count(); i++) rates_.push_back(optimizer.lr(i));
   resume(0);
 }
 
@@ -40,7 +39,7 @@ void Schedule::resume(int64_t steps) {
   FARAD_CHECK(steps >= 0, "[optim] a Schedule after ", steps, " steps?");
   steps_ = steps;
   const double factor = factor_(steps);
-  for (size_t i = 0; i < rates_.size(); i++) optimizer_.set_lr(i, rates_[i] * factor);
+  for (size_t i = 0; i < optimizer_.group_count(); i++) optimizer_.scale_lr(i, factor);
 }
 
 }  // namespace farad

@@ -159,18 +159,25 @@ uint64_t Model::pull(std::vector<Named> into, bool average) {
   const auto unique = entries_of(without_doubles(std::move(into)));
   const auto difference = here.layout.difference_to(unique);
   if (!difference.empty()) throw Error("[shared] pull into another module: " + difference);
+  for (const auto& one : unique) {
+    FARAD_CHECK(one.tensor.layout() == c10::kStrided && !one.tensor.is_meta(), "[shared] pull into \"", one.name,
+                "\", a tensor that is sparse or has no memory");
+  }
   const c10::NoGradGuard no_grad;
   std::vector<Reader::Part> parts;
   parts.reserve(unique.size());
-  std::vector<std::pair<at::Tensor, at::Tensor>> scattered;  // what does not lie in one piece, and a copy that does
+  std::vector<std::pair<at::Tensor, at::Tensor>>
+      elsewhere;  // what does not lie here in one piece, and a copy that does
   for (size_t i = 0; i < unique.size(); ++i) {
     const auto* to = &unique[i].tensor;
-    if (!to->is_contiguous()) to = &scattered.emplace_back(to->detach(), at::empty(to->sizes(), to->options())).second;
+    if (!to->device().is_cpu() || !to->is_contiguous()) {
+      to = &elsewhere.emplace_back(to->detach(), at::empty(to->sizes(), at::TensorOptions(to->scalar_type()))).second;
+    }
     parts.push_back(State::part(here.layout.places()[i], average, *to));
   }
   const auto seen = here.copy(parts);
   for (const auto& one : unique) one.tensor.unsafeGetTensorImpl()->bump_version();  // A graph over it is void now.
-  for (const auto& [to, copy] : scattered) to.copy_(copy);
+  for (const auto& [to, copy] : elsewhere) to.copy_(copy);
   if (!average) here.version_read = seen.version;
   here.pulls = here.pulls || !average;
   return seen.version;

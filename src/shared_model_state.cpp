@@ -95,9 +95,10 @@ void Model::State::sit(uint32_t there) {
   rounds.emplace(
       segment, seat, *writer, *slots,
       Rounds::Rules{policy() == Policy::AllReduced, own_layout ? options.wait_for_late : std::chrono::milliseconds{0}});
-  queue.emplace(segment, seat, *writer, *slots);
+  queue.emplace(segment, seat, *writer, *slots,
+                Queue::Batch{static_cast<size_t>(options.gather), options.gather_within});
   version_read = header().books.version.load();
-  samples_of_own = 0;
+  last_sequence = my_seat().begun.load();
 }
 
 void Model::State::be_here() {
@@ -136,7 +137,12 @@ void Model::State::renew_own() {
   std::vector<Reader::Part> parts;
   const auto there = views();
   for (size_t i = 0; i < there.size(); ++i) parts.push_back(part(layout.places()[i], false, there[i]));
-  version_read = copy(parts).version;
+  const auto seen = copy(parts);
+  my_seat().pending.store(0);
+  samples_of_own = 0;
+  brought = {};
+  version_read = seen.version;
+  samples_seen = seen.samples;
   for (const auto& one : bound) one.tensor.unsafeGetTensorImpl()->bump_version();  // A graph over it is void now.
 }
 

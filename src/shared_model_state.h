@@ -53,12 +53,14 @@ struct Model::State {
   /// What of the model goes to a place elsewhere: the values, or the average of the trained ones.
   static Reader::Part part(const Layout::Place& place, bool average, const at::Tensor& to);
   Reader::Seen copy(const std::vector<Reader::Part>& parts);
-  /// Averaged: the copy of this process becomes what the model is.
+  /// Averaged: the copy of this process becomes what the model is; steps that are not in there are dropped.
   void renew_own();
 
   Update step_alone(const std::vector<at::Tensor>& gradients);
   Update step_with_all(const std::vector<at::Tensor>& gradients, double samples);
   Update submit(const std::vector<at::Tensor>& gradients, double samples);
+  /// If a round came about that this process could not wait for: its steps in there are none of those to come.
+  void note_what_is_in();
   Update step_own(const std::vector<at::Tensor>& gradients, double samples);
   /// The update that gradients of several make, and that their copies make.
   Writer::Work by_mean(const std::vector<Ticket>& tickets);
@@ -86,7 +88,9 @@ struct Model::State {
   uint64_t version_read = 0;
   bool pulls = false;          // and so says itself what it computes from
   double samples_of_own = 0;   // Averaged: since the last average
+  double samples_seen = 0;     // Averaged: those in the values that the copy was then
   uint64_t last_sequence = 0;  // Averaged: of the last step on the own copy
+  Ticket brought;              // Averaged: to the last round; some of it may not be known to be in the average
 };
 
 }  // namespace farad::shared

@@ -4,10 +4,12 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "autograd/engine/run_local.h"
 #include "base/check.h"
 #include "shared/saving.h"
 #include "shared_model_state.h"
@@ -46,7 +48,50 @@ std::vector<at::Tensor> gradients_of(const std::vector<detail::NamedTensor>& ten
   return gradients;
 }
 
+/// What a backward pass from `loss` gives for each of those that are trained; undefined where it does not get.
+std::vector<at::Tensor> gradients_by(const at::Tensor& loss, const std::vector<detail::NamedTensor>& tensors) {
+  FARAD_CHECK(loss.defined() && loss.requires_grad(),
+              "[shared] learn: the loss does not require a gradient and has no history");
+  FARAD_CHECK(loss.numel() == 1, "[shared] learn: the loss is no scalar but has ", loss.numel(), " elements");
+  auto found = autograd::run_local({loss}, {}).gradients;
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(tensors.size());
+  for (const auto& one : tensors) {
+    if (!one.trained) continue;
+    const auto its = std::ranges::find_if(found, [&](const auto& each) { return each.leaf.is_same(one.tensor); });
+    gradients.push_back(its == found.end() ? at::Tensor() : std::move(its->gradient));
+  }
+  return gradients;
+}
+
+/// What an average is made of.
+struct Shares {
+  std::vector<double> each;  ///< of the copies that are brought
+  double stays = 0;          ///< of the shared values
+  double brought = 0;        ///< how many samples come to those that are in the shared values
+};
+
+/// A copy counts for its samples among all that are brought. If others have averaged without it, then it lacks samples
+/// that are in the shared values, and counts as if those were brought beside it once more, by the shared values.
+Shares shares_of(const std::vector<Ticket>& tickets, double samples_of_all) {
+  Shares shares;
+  for (const auto& ticket : tickets) shares.brought += ticket.samples;
+  for (const auto& ticket : tickets) {
+    const double lacks = samples_of_all - ticket.seen;
+    shares.each.push_back(ticket.samples > 0 ? ticket.samples / (shares.brought + lacks) : 0);
+    // What each gives up, and not what is left of one: so it is zero to the bit if nobody lacks any.
+    if (lacks > 0) shares.stays += shares.each.back() * lacks / shares.brought;
+  }
+  return shares;
+}
+
 }  // namespace
+
+Update Model::learn(const at::Tensor& loss, double samples) { return step(gradients_by(loss, state().bound), samples); }
+
+Update Model::learn_by(const at::Tensor& loss, const std::vector<detail::NamedTensor>& tensors, double samples) {
+  return step(gradients_by(loss, without_doubles(tensors)), samples);
+}
 
 Update Model::step(double samples) { return step(gradients_of(state().bound), samples); }
 
@@ -147,10 +192,9 @@ size_t Model::manage(std::chrono::milliseconds wait) {
   auto& here = state();
   here.must_be(Policy::Managed, "only Policy::Managed has a manager");
   size_t taken = 0;
-  const Queue::Batch batch{static_cast<size_t>(here.options.gather), here.options.gather_within};
   const auto ending = [&](const std::vector<Ticket>& tickets) { return here.by_mean(tickets); };
   const auto now = base::Clock::now();
-  here.queue->serve(batch, ending, wait.count() > 0 ? base::deadline_after(now, wait) : now, taken).raise();
+  here.queue->serve(ending, wait.count() > 0 ? base::deadline_after(now, wait) : now, taken).raise();
   return taken;
 }
 
@@ -175,14 +219,22 @@ Update Model::State::step_own(const std::vector<at::Tensor>& gradients, double s
 }
 
 Writer::Work Model::State::by_average(const std::vector<Ticket>& tickets) {
-  const auto values = std::make_shared<std::vector<at::Tensor>>(slots->mean(tickets));
+  const auto shares = shares_of(tickets, header().books.samples.load());
+  const auto values = std::make_shared<std::vector<at::Tensor>>(slots->sum(tickets, shares.each));
   Writer::Work work;
-  work.change = [this, values] {
+  work.change = [this, values, shares] {
     const c10::NoGradGuard no_grad;
+    auto& samples = header().books.samples;
+    samples.store(samples.load() + shares.brought);
     for (size_t i = 0; i < values->size(); ++i) {
       const auto& place = layout.places()[i];
+      const auto& brought = (*values)[i];
       const auto there = Segment::view(segment, place.offset, place);
-      if ((*values)[i].defined()) there.copy_((*values)[i]);
+      if (brought.defined() && shares.stays == 0) {
+        there.copy_(brought);
+      } else if (brought.defined() && there.is_floating_point()) {
+        there.mul_(shares.stays).add_(brought);
+      }  // A whole number of a copy that was away is the older one, and of two there is no mean.
       if (place.average == 0) continue;
       Segment::view(segment, place.average, place)
           .mul_(layout.moving_average())
@@ -193,16 +245,24 @@ Writer::Work Model::State::by_average(const std::vector<Ticket>& tickets) {
   return work;
 }
 
+void Model::State::note_what_is_in() {
+  rounds->leave_last(deadline()).raise();
+  const auto last = std::exchange(brought, {});
+  if (last.sequence == 0 || header().books.tallies[seat].last.load() < last.sequence) return;
+  my_seat().pending.fetch_sub(last.updates);
+  samples_of_own -= last.samples;
+}
+
 uint64_t Model::average() {
   auto& here = state();
   here.must_be(Policy::Averaged, "only under Policy::Averaged processes have copies to average");
-  auto& seat = here.my_seat();
-  const Ticket mine{here.seat, 0, here.last_sequence, here.version_read, seat.pending.load(), here.samples_of_own};
+  here.note_what_is_in();
+  here.brought = {
+      here.seat,        0, here.last_sequence, here.version_read, here.my_seat().pending.load(), here.samples_of_own,
+      here.samples_seen};
   uint64_t version = 0;
   const auto ending = [&](const std::vector<Ticket>& tickets) { return here.by_average(tickets); };
-  here.rounds->meet(mine, here.views(), ending, here.deadline(), version).raise();
-  seat.pending.store(0);
-  here.samples_of_own = 0;
+  here.rounds->meet(here.brought, here.views(), ending, here.deadline(), version).raise();
   here.renew_own();
   return version;
 }
@@ -228,10 +288,7 @@ void Model::load(const std::string& directory) {
   };
   here.writer->replace(put, image.version, here.deadline()).raise();
   here.version_read = image.version;
-  if (!here.own) return;
-  here.renew_own();
-  here.my_seat().pending.store(0);
-  here.samples_of_own = 0;
+  if (here.own) here.renew_own();
 }
 
 }  // namespace farad::shared

@@ -98,6 +98,7 @@ void WorkerCore::end(const std::string& why) {
   optim_->close();
   gradients_->backward().send_all();
   agent_->end(why);
+  optim_->forget();
   table_->close();
 }
 
@@ -195,9 +196,15 @@ std::function<void()> WorkerCore::as_work(std::function<void()> task) {
 }
 
 void WorkerCore::run(std::function<void()> continuation) {
+  // After the end there are no threads of ours, and whoever completed the future goes on itself. Before, that may be
+  // the driver, which must not run what may wait.
   auto task = as_work(std::move(continuation));
-  // After the end there are no threads of ours; whoever completed the future goes on itself.
-  if (!agent_->executor().post(std::move(task))) task();
+  if (agent_->executor().post(std::move(task))) return;
+  if (agent_->ended()) return task();
+  const Refusal refusal(std::make_exception_ptr(
+      Error("[rpc] what comes after a future of " + self().name +
+            ": all threads wait, and the system has none to spare (ulimit -u; pids of a container)")));
+  task();
 }
 
 void WorkerCore::discard(std::function<void()> end) {
@@ -215,6 +222,9 @@ WorkerCore::Scope::Scope(WorkerCore& core) : before_(std::exchange(worker_here, 
 WorkerCore::Scope::~Scope() { worker_here = before_; }
 
 WorkerCore* WorkerCore::current() { return worker_here; }
+
+/// One that is being destroyed is nobody's host any more.
+std::shared_ptr<FutureHost> current_host() { return worker_here ? worker_here->weak_from_this().lock() : nullptr; }
 
 }  // namespace detail
 

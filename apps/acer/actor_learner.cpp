@@ -121,6 +121,7 @@ void ActorLearner::load(std::istream& in) {
   replays_left_ = take<int64_t>(in);
   replay_.load(in);
   if (there.empty()) {
+    replay_.cut_off();
     between_episodes_ = true;
     return_ = 0;
     length_ = 0;

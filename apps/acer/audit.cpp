@@ -39,6 +39,8 @@ const std::vector<Own> own_faults{
     {{"taken-only", "A1/A4", "the trust region looks at the action taken alone"}, Defect::TakenOnly},
     {{"bound-after-mean", "A1", "gradients are divided by the number of steps before the trust region bounds them"},
      Defect::BoundAfterMean},
+    {{"policy-cut", "A1", "the policy's term and the entropy's have no gradient, because they are not in the graph"},
+     Defect::PolicyCut},
     {{"terminal-never-sampled", "D6", "the replay never draws the last step of an episode"}},
     {{"live-rollout", "D6", "the policy changes while it acts, and what is stored is not what it acted by"}},
 };

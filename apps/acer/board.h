@@ -45,7 +45,9 @@ struct Tally {
   std::array<std::atomic<double>, most_episodes> returns{};
   std::array<std::atomic<int64_t>, most_episodes> lengths{};
   std::array<std::atomic<int64_t>, most_episodes> ends{};  ///< when they were over, by a clock that all processes share
-  std::atomic<int64_t> saved{0};  ///< the number of the last checkpoint that it has written its part of
+  std::atomic<bool> finished{false};  ///< it has made its share of the steps; only of workers that go in step
+  std::atomic<int> life{0};           ///< how many processes it had before the one that it has
+  std::atomic<int64_t> saved{0};      ///< the number of the last checkpoint that it has written its part of
 
   void add(Measure measure, double amount);
   void add(const Findings& findings);
@@ -60,9 +62,12 @@ struct Board {
   /// Made by mmap, and there until the last process ends. Throws Error if there is no memory.
   static Board& create();
 
-  std::atomic<bool> stop{false};       ///< all are to end in good order
-  std::atomic<bool> over{false};       ///< all workers have ended
+  std::atomic<bool> stop{false};  ///< all are to end in good order
+  std::atomic<bool> over{false};  ///< all workers have ended
+  /// Workers that go in step end when the model has this version; 0 = it is not known yet.
+  std::atomic<uint64_t> last_version{0};
   std::atomic<int64_t> steps{0};       ///< of all workers
+  std::atomic<double> seconds{0};      ///< that it had taken when it was last saved
   std::atomic<int64_t> checkpoint{0};  ///< workers wait while this is more than `resumed`, each with its part saved
   std::atomic<int64_t> resumed{0};
   Changes changes;  ///< announced when one of the last two, or what a worker has saved, changes

@@ -60,7 +60,9 @@ void find_direction(const Sample& sample, const Rules& rules, Direction& directi
   }
 
   // In g for now: how much the logarithm of each probability is to count.
-  const double weight = std::min(rules.truncation, sample.ratio(taken)) * (sample.target - sample.value);
+  const bool cut = rules.defect == Defect::PolicyCut;
+  const double weight = cut ? 0 : std::min(rules.truncation, sample.ratio(taken)) * (sample.target - sample.value);
+  const double entropy_weight = cut ? 0 : rules.entropy;
   g[taken] = weight;
   policy_term = weight * logs[taken];
   double corrections = 0;
@@ -78,10 +80,10 @@ void find_direction(const Sample& sample, const Rules& rules, Direction& directi
   for (size_t a = 0; a < actions; ++a) {
     const double p = std::max(sample.policy[a], least);
     if (rules.statistics == Statistics::Probabilities) {
-      g[a] = g[a] / p - rules.entropy * (logs[a] + 1);
+      g[a] = g[a] / p - entropy_weight * (logs[a] + 1);
       k[a] = -sample.average[a] / p;
     } else {
-      g[a] += -sample.policy[a] * (weight + corrections) - rules.entropy * sample.policy[a] * (logs[a] + entropy);
+      g[a] += -sample.policy[a] * (weight + corrections) - entropy_weight * sample.policy[a] * (logs[a] + entropy);
       k[a] = sample.policy[a] - sample.average[a];
     }
   }

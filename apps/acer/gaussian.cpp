@@ -40,7 +40,7 @@ void find_direction(const GaussianSample& sample, const Rules& rules, Direction&
   divergence = squared_distance(sample.average, sample.mean) / (2 * variance);
 
   const double ratio = density_ratio(sample.action, sample.mean, sample.behaviour, rules.deviation);
-  const double weight = std::min(rules.truncation, ratio) * sample.advantage;
+  const double weight = rules.defect == Defect::PolicyCut ? 0 : std::min(rules.truncation, ratio) * sample.advantage;
   policy_term = weight * log_density(sample.action);
 
   const double another_ratio = density_ratio(sample.another, sample.mean, sample.behaviour, rules.deviation);

@@ -6,18 +6,17 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "acer/audit.h"
-#include "acer/blas.h"
 #include "acer/checkpoint.h"
 #include "acer/compare.h"
 #include "acer/environments/registry.h"
 #include "acer/owner_training.h"
 #include "acer/schedule.h"
 #include "acer/training.h"
+#include "arithmetic/arithmetic.h"
 
 namespace farad::acer {
 namespace {
@@ -202,18 +201,6 @@ void stop_on_signals() {
   for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
 }
 
-/// Each worker has a core for itself at best, so none uses several for one operation; and it uses that one well. Both
-/// OpenMP and OpenBLAS read when a program is loaded what they are to do.
-void set_up_arithmetic(char** argv) {
-  const char* const threads = "OMP_NUM_THREADS";
-  const char* const kernels = "OPENBLAS_CORETYPE";
-  const auto better = std::getenv(kernels) ? std::string() : better_blas_kernels();
-  if (std::getenv(threads) && better.empty()) return;
-  ::setenv(threads, "1", 0);
-  if (!better.empty()) ::setenv(kernels, better.c_str(), 1);
-  ::execv("/proc/self/exe", argv);
-}
-
 void tell(const Settings& settings, const Result& result) {
   const auto& last = result.evaluations.back();
   std::printf("\n%s after %ld steps and %lu updates, %.1f s: %.0f steps/s, %.0f updates/s\n",
@@ -285,7 +272,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     const auto settings = settings_of(app, arguments);
-    set_up_arithmetic(argv);
+    farad::arithmetic::use_one_core_well(argv);
     const auto audited = training_to_audit(settings, given_of({"--workers", "--policy"}, app));
     if (const auto code = farad::audit::requested(audited)) return *code;
     if (settings.owner) return run_with_owner(settings, arguments.patience);

@@ -38,7 +38,10 @@ double explained_variance(const Measures& sums) {
 }  // namespace
 
 Metrics::Metrics(const Board& board, int workers, int64_t replay_capacity, size_t parameter_bytes)
-    : replay_capacity_(replay_capacity), parameter_bytes_(parameter_bytes), rates_(static_cast<size_t>(workers)) {
+    : replay_capacity_(replay_capacity),
+      parameter_bytes_(parameter_bytes),
+      seconds_before_(board.seconds),
+      rates_(static_cast<size_t>(workers)) {
   for (int i = 0; i < workers; ++i) {
     before_.push_back(seen_of(board.tallies[static_cast<size_t>(i)]));
     episodes_before_.push_back(board.tallies[static_cast<size_t>(i)].episodes.load());
@@ -146,6 +149,8 @@ Row Metrics::row(Board& board, const shared::Model& model, double seconds) {
       {"staleness_max", static_cast<double>(stats.max_staleness)},
       {"rolled_back", static_cast<double>(stats.rolled_back)},
       {"cut_off", static_cast<double>(stats.cut_off)},
+      {"lost", static_cast<double>(stats.lost)},
+      {"rejected", static_cast<double>(stats.rejected)},
       {"snapshots_torn", static_cast<double>(stats.snapshots_torn)},
       {"replay_fill", static_cast<double>(replay_size) / static_cast<double>(replay_capacity_)},
       {"replay_age", over(sum_of(Measure::ReplayAge), sum_of(Measure::ReplayDraws))},
@@ -169,21 +174,27 @@ Row row_of(const Evaluation& evaluation, double seconds) {
           {"sampled_max", evaluation.sampled.most}};
 }
 
-CsvFile::CsvFile(const std::string& path, bool append)
-    : path_(path),
-      out_(path, append ? std::ios::app : std::ios::trunc),
-      begun_(append && std::filesystem::file_size(path) > 0) {
+CsvFile::CsvFile(const std::string& path, bool append) : path_(path) {
+  if (append) {
+    std::ifstream before(path);
+    std::getline(before, names_);
+  }
+  out_.open(path, append ? std::ios::app : std::ios::trunc);
   if (!out_) throw Error("[acer] cannot write " + path);
 }
 
 void CsvFile::write(const Row& row) {
-  const auto line = [&](const auto& cell) {
-    for (size_t i = 0; i < row.size(); ++i) out_ << (i > 0 ? "," : "") << cell(row[i]);
-    out_ << "\n";
+  const auto line = [&](const auto& text_of_cell) {
+    std::string text;
+    for (size_t i = 0; i < row.size(); ++i) text += (i > 0 ? "," : "") + text_of_cell(row[i]);
+    return text;
   };
-  if (!begun_) line([](const auto& column) { return column.first; });
-  begun_ = true;
-  line([](const auto& column) { return text_of(column.second); });
+  const auto names = line([](const auto& column) { return std::string(column.first); });
+  if (names_.empty()) out_ << (names_ = names) << "\n";
+  if (names_ != names) {
+    throw Error("[acer] " + path_ + " has other columns than this farad writes: go on with the one that began it");
+  }
+  out_ << line([](const auto& column) { return text_of(column.second); }) << "\n";
   if (!out_.flush()) throw Error("[acer] cannot write " + path_);
 }
 

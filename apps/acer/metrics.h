@@ -16,20 +16,21 @@ namespace farad::acer {
 /// Names and values, in the order of the columns. Values that are not known yet are not a number.
 using Row = std::vector<std::pair<std::string, double>>;
 
-/// Of evaluations.csv. `seconds` since the beginning of the training.
+/// Of evaluations.csv. `seconds` that the training has taken.
 Row row_of(const Evaluation& evaluation, double seconds);
 
 /// What a training has come to, from row to row. Sums and rates are of the time since the last row, returns of the last
 /// hundred episodes, staleness of all updates, but its p99 of the last thousand. `updates` are those of the model,
-/// which may each stand for several; rates and bytes are of what workers compute.
+/// which may each stand for several, as are those that were rolled back, cut off, lost or rejected; rates and bytes are
+/// of what workers compute.
 class Metrics {
  public:
-  /// `replay_capacity`: steps of all workers.
+  /// From what the board has counted so far. `replay_capacity`: steps of all workers.
   Metrics(const Board& board, int workers, int64_t replay_capacity, size_t parameter_bytes);
 
   void heard(const Evaluation& evaluation) { evaluation_ = evaluation; }
 
-  /// `seconds` since the beginning.
+  /// `seconds` that the training has taken.
   Row row(Board& board, const shared::Model& model, double seconds);
 
   struct Rate {
@@ -48,8 +49,8 @@ class Metrics {
 
   int64_t replay_capacity_;
   size_t parameter_bytes_;
+  double seconds_before_;
   std::vector<Seen> before_;
-  double seconds_before_ = 0;
   std::vector<int64_t> episodes_before_;
   struct Episode {
     int64_t end = 0;
@@ -66,13 +67,13 @@ class CsvFile {
  public:
   /// `append`: goes on with a file that there is.
   CsvFile(const std::string& path, bool append);
-  /// Throws Error if that fails.
+  /// Throws Error if that fails, or if the file has other columns.
   void write(const Row& row);
 
  private:
   const std::string path_;
+  std::string names_;  // as the file has them; empty if there are none yet
   std::ofstream out_;
-  bool begun_;
 };
 
 }  // namespace farad::acer

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <numeric>
 
 #include "acer/checkpoint.h"
@@ -14,7 +13,12 @@
 namespace farad::acer {
 namespace {
 
-constexpr size_t most_returns = 100;
+constexpr size_t most_returns = 100, most_stalenesses = 1000;
+
+template <class Values>
+void keep_last(Values& values, size_t most) {
+  if (values.size() > most) values.erase(values.begin(), values.end() - static_cast<ptrdiff_t>(most));
+}
 
 // What workers call.
 Owner::Values give_values(std::shared_ptr<Owner>& owner) { return owner->values(); }
@@ -54,24 +58,33 @@ Owner::Values Owner::apply(const Delivery& delivery) {
   const uint64_t stale = update.version - 1 - delivery.version_read;
   staleness_ += static_cast<double>(stale);
   most_stale_ = std::max(most_stale_, stale);
+  stale_.push_back(stale);
+  keep_last(stale_, most_stalenesses);
   steps_ += delivery.steps;
   episodes_ += static_cast<int64_t>(delivery.returns.size());
   returns_.insert(returns_.end(), delivery.returns.begin(), delivery.returns.end());
-  if (returns_.size() > most_returns)
-    returns_.erase(returns_.begin(), returns_.end() - static_cast<ptrdiff_t>(most_returns));
+  keep_last(returns_, most_returns);
   return values_now();
 }
 
 Owner::Progress Owner::progress() const {
   const std::lock_guard lock(mutex_);
-  const uint64_t updates = shared_.model.version();
-  const double returns = std::accumulate(returns_.begin(), returns_.end(), 0.0);
-  return {steps_,
-          episodes_,
-          updates,
-          most_stale_,
-          updates > 0 ? staleness_ / static_cast<double>(updates) : 0,
-          returns_.empty() ? std::numeric_limits<double>::quiet_NaN() : returns / static_cast<double>(returns_.size())};
+  Progress progress{.steps = steps_, .episodes = episodes_, .updates = shared_.model.version()};
+  progress.most_stale = most_stale_;
+  if (progress.updates > 0) progress.mean_staleness = staleness_ / static_cast<double>(progress.updates);
+  if (!stale_.empty()) {
+    std::vector<uint64_t> sorted(stale_.begin(), stale_.end());
+    std::sort(sorted.begin(), sorted.end());
+    progress.staleness_p99 = static_cast<double>(sorted[(sorted.size() - 1) * 99 / 100]);
+  }
+  if (!returns_.empty()) {
+    const auto [least, most] = std::minmax_element(returns_.begin(), returns_.end());
+    progress.mean_return =
+        std::accumulate(returns_.begin(), returns_.end(), 0.0) / static_cast<double>(returns_.size());
+    progress.least_return = *least;
+    progress.most_return = *most;
+  }
+  return progress;
 }
 
 uint64_t Owner::copy_to(Module& network) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -45,10 +46,12 @@ class Owner {
   Values apply(const Delivery& delivery);
 
   struct Progress {
+    static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
     int64_t steps = 0, episodes = 0;
     uint64_t updates = 0, most_stale = 0;
     double mean_staleness = 0;
-    double mean_return = 0;  ///< of the last hundred episodes; not a number before there is one
+    double staleness_p99 = unknown;                                               ///< of the last thousand updates
+    double mean_return = unknown, least_return = unknown, most_return = unknown;  ///< of the last hundred episodes
   };
   Progress progress() const;
 
@@ -67,6 +70,7 @@ class Owner {
   SharedModel shared_;
   int64_t steps_ = 0, episodes_ = 0;
   std::deque<double> returns_;
+  std::deque<uint64_t> stale_;  // of the last updates
   double staleness_ = 0;
   uint64_t most_stale_ = 0;
 };

@@ -12,6 +12,7 @@
 #include "acer/config.h"
 #include "acer/crew.h"
 #include "acer/environments/registry.h"
+#include "acer/schedule.h"
 #include "acer/stream.h"
 
 namespace farad::acer {
@@ -26,8 +27,8 @@ bool is_due(int64_t every, int64_t now, int64_t& last) {
   return true;
 }
 
-/// Lives of workers are of a training, and so are in its checkpoint.
-std::string lives_in(const std::string& checkpoint) { return checkpoint + "/lives"; }
+/// Where, in a checkpoint, lies what the first member knows of a training: lives of workers, and seconds.
+std::string known_in(const std::string& checkpoint) { return checkpoint + "/known"; }
 
 /// What the first member does while the others learn.
 class Lead {
@@ -62,6 +63,7 @@ class Lead {
     report(progress);
     save(checkpoint_.at_end());  // First: it is what must not be lost.
     evaluate_now(progress.steps);
+    checkpoint_.keep_results(checkpoint_.last());  // That one too.
     return result_;
   }
 
@@ -74,8 +76,9 @@ class Lead {
     if (!settings_.resume) return 0;
     const auto last = checkpoint_.last();
     owner_->load(last);
-    std::ifstream in(lives_in(last), std::ios::binary);
+    std::ifstream in(known_in(last), std::ios::binary);
     const int lives = take<int>(in);
+    reported_at_ = seconds_before_ = take<double>(in);
     const auto progress = owner_->progress();
     steps_before_ = progress.steps;
     updates_before_ = progress.updates;
@@ -118,9 +121,11 @@ class Lead {
   void save(const std::string& parts) {
     Checkpoint::clear(parts);
     owner_->save(parts);
-    std::ofstream out(lives_in(parts), std::ios::binary);
+    std::ofstream out(known_in(parts), std::ios::binary);
     put(out, crew_.lives());
-    if (!out.flush()) throw Error("[acer] cannot write " + lives_in(parts));
+    put(out, seconds());
+    if (!out.flush()) throw Error("[acer] cannot write " + known_in(parts));
+    checkpoint_.keep_results(parts);
     checkpoint_.publish(parts);
   }
 
@@ -131,12 +136,21 @@ class Lead {
     reported_at_ = now;
     steps_before_ = progress.steps;
     updates_before_ = progress.updates;
+    const auto evaluation = result_.evaluations.empty() ? std::nullopt : std::optional(result_.evaluations.back());
+    const double unknown = Owner::Progress::unknown;
+    // Those of metrics.csv that can be known here.
     rows_.write({{"steps", static_cast<double>(progress.steps)},
                  {"updates", static_cast<double>(progress.updates)},
                  {"seconds", now},
                  {"episodes", static_cast<double>(progress.episodes)},
                  {"return_mean", progress.mean_return},
+                 {"return_min", progress.least_return},
+                 {"return_max", progress.most_return},
+                 {"evaluation_version", evaluation ? static_cast<double>(evaluation->version) : unknown},
+                 {"evaluation_greedy", evaluation ? evaluation->greedy.mean : unknown},
+                 {"evaluation_sampled", evaluation ? evaluation->sampled.mean : unknown},
                  {"staleness_mean", progress.mean_staleness},
+                 {"staleness_p99", progress.staleness_p99},
                  {"staleness_max", static_cast<double>(progress.most_stale)},
                  {"steps_per_second", rate},
                  {"updates_per_second", updates}});
@@ -157,7 +171,7 @@ class Lead {
     evaluations_.write(row_of(evaluation, seconds()));
   }
 
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds() const { return seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   const Settings settings_;
   const Board& board_;
@@ -169,7 +183,7 @@ class Lead {
   const std::unique_ptr<Agent> agent_;
   CsvFile rows_, evaluations_;
   const Clock::time_point start_ = Clock::now();
-  double reported_at_ = 0;
+  double seconds_before_ = 0, reported_at_ = 0;
   int64_t steps_before_ = 0;
   uint64_t updates_before_ = 0;
   std::optional<Clock::time_point> waits_since_;
@@ -194,6 +208,8 @@ std::optional<Result> train_with_owner(Settings settings, const Board& board, st
   std::optional<Result> result;
   if (worker.rank() == 0) {
     std::filesystem::create_directories(settings.out);
+    clear_logs(settings.out);  // This one has none, and those of another would be taken for it.
+    if (settings.resume) Checkpoint(settings.out).restore_results();
     write_config(settings);
     std::printf("%s, %d workers that call their owner, %ld steps, seed %lu\n", settings.environment.c_str(),
                 settings.workers, static_cast<long>(settings.steps), static_cast<unsigned long>(settings.seed));

@@ -38,6 +38,10 @@ void Replay::add(std::span<const float> observation, const Action& action, std::
   size_ = std::min(size_ + 1, capacity_);
 }
 
+void Replay::cut_off() {
+  if (size_ > 0 && overs_[slot(added_ - 1)] == Over::No) overs_[slot(added_ - 1)] = Over::Truncated;
+}
+
 int64_t Replay::draw(int64_t length, Random& random, Batch& batch) const {
   int64_t begin = added_ - size_ + random.below(size_);
   if (misses_ends_ && overs_[slot(begin)] != Over::No && begin > added_ - size_) --begin;

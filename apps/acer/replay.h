@@ -21,6 +21,9 @@ class Replay {
   void add(std::span<const float> observation, const Action& action, std::span<const float> behaviour,
            const Outcome& outcome, std::span<const float> after);
 
+  /// The episode of the last step does not go on, if it was not over anyway: what comes next is another one's.
+  void cut_off();
+
   /// How many steps there are.
   int64_t size() const { return size_; }
   int64_t capacity() const { return capacity_; }

@@ -25,6 +25,7 @@ enum class Defect {
   NoRetrace,         ///< targets are the returns of the window, however unlikely its actions are now
   TakenOnly,         ///< the trust region looks at the action taken alone
   BoundAfterMean,    ///< what the trust region bounds was divided by the steps of the batch before
+  PolicyCut,  ///< the policy's term and the entropy are of a tensor beside the graph: only the correction is left
 };
 
 /// What decides the gradient of a batch.

@@ -59,7 +59,9 @@ Schedule read_schedule(const std::string& out) {
       made[update.version] = true;
     }
   }
-  if (schedule.updates() == 0) throw Error("[acer] " + out + " has no log of a training");
+  if (schedule.updates() == 0)
+    throw Error("[acer] " + out +
+                " has no log of a training: only locked and hogwild ones are logged, and none that was resumed");
   return schedule;
 }
 

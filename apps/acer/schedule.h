@@ -21,7 +21,7 @@ struct Schedule {
 
 /// Where a worker's process logs its updates.
 std::string log_of(const std::string& out, int worker, int life);
-/// For a training that begins anew.
+/// Of trainings that were there before.
 void clear_logs(const std::string& out);
 
 /// From the logs of a training. Throws Error if updates are missing.

@@ -74,7 +74,7 @@ class Coordinator {
 
   Result run() {
     if (settings_.resume) resume();
-    if (is_logged(settings_)) clear_logs(settings_.out);
+    clear_logs(settings_.out);  // Also if there will be none: those of another run would be taken for this one's.
     Checkpoint::clear(checkpoint_.at_end());
     Checkpoint::clear(checkpoint_.next());
     start_evaluator();
@@ -112,7 +112,7 @@ class Coordinator {
 
   struct WorkerProcess {
     pid_t process = -1;
-    int life = 0;
+    int killed = 0;
   };
 
   static void end(pid_t process) {
@@ -124,12 +124,12 @@ class Coordinator {
   /// Returns once it has its seat at the model. Gradients that come together are added up in the order of seats, and so
   /// those have to be taken in the order of the workers for a seed to decide the sum.
   void start_worker(int worker) {
-    auto& [process, life] = workers_[static_cast<size_t>(worker)];
+    auto& [process, killed] = workers_[static_cast<size_t>(worker)];
     Pipe seated;
-    process = start_process([&, life = life] {
+    process = start_process([&, goes_on = settings_.resume && killed == 0] {
       shared_.model.worker();
       seated.close_writing();
-      work(settings_, shared_, board_, worker, life);
+      work(settings_, shared_, board_, worker, goes_on);
     });
     seated.close_writing();
     char nothing = 0;
@@ -174,7 +174,7 @@ class Coordinator {
     look_after_manager();
     bool any = false;
     for (int i = 0; i < settings_.workers; ++i) {
-      auto& [process, life] = workers_[static_cast<size_t>(i)];
+      auto& [process, killed] = workers_[static_cast<size_t>(i)];
       if (process <= 0) continue;
       int status = 0;
       if (::waitpid(process, &status, WNOHANG) == 0) {
@@ -184,10 +184,11 @@ class Coordinator {
       process = -1;
       if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
       const auto what = "worker " + std::to_string(i) + " " + ending_of(status);
-      if (!WIFSIGNALED(status) || ++life >= most_lives) throw Error("[acer] " + what + ", and the training ends");
+      if (!WIFSIGNALED(status) || ++killed >= most_lives) throw Error("[acer] " + what + ", and the training ends");
       if (board_.stop) continue;
       tell(what + "; another process goes on");
       ++result_.replaced;
+      ++board_.tallies[static_cast<size_t>(i)].life;
       start_worker(i);
       any = true;
     }
@@ -197,11 +198,8 @@ class Coordinator {
   void resume() {
     const auto last = checkpoint_.last();
     shared_.model.load(Checkpoint::model(last));
-    load_counts(Checkpoint::counts(last), board_, settings_.workers);
     if (const uint64_t every = versions_between_checkpoints(settings_); workers_meet(settings_) && every > 0)
       board_.resumed = static_cast<int64_t>(shared_.model.version() / every);
-    metrics_ = Metrics(board_, settings_.workers, settings_.capacity_of_worker() * settings_.workers,
-                       bytes_of(*shared_.network));
     std::printf("  goes on after %ld steps, from %s\n", static_cast<long>(board_.steps), last.c_str());
   }
 
@@ -244,7 +242,9 @@ class Coordinator {
   /// With the parts that the workers have written there.
   void save(const std::string& parts) {
     shared_.model.save(Checkpoint::model(parts));
+    board_.seconds = seconds();
     save_counts(Checkpoint::counts(parts), board_, settings_.workers);
+    checkpoint_.keep_results(parts);
     checkpoint_.publish(parts);
   }
 
@@ -347,7 +347,7 @@ class Coordinator {
     std::fprintf(stderr, "%sfarad acer: %s\n", terminal_ ? "\n" : "", what.c_str());
   }
 
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds() const { return seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   const Settings settings_;
   Board& board_;
@@ -366,14 +366,25 @@ class Coordinator {
   std::optional<Pipe> requests_, results_;
   const bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
   const Clock::time_point start_ = Clock::now();
+  const double seconds_before_ = board_.seconds;
   Result result_;
 };
+
+/// Of a training that goes on, what it has counted and what it has come to are again what they were when it was saved.
+void go_back_to_the_last_checkpoint(const Settings& settings, Board& board) {
+  const Checkpoint checkpoint(settings.out);
+  load_counts(Checkpoint::counts(checkpoint.last()), board, settings.workers);
+  checkpoint.restore_results();
+  // Whoever is not what was saved, now or later, must not draw random numbers that others before it have drawn.
+  for (auto& tally : board.tallies) ++tally.life;
+}
 
 }  // namespace
 
 Result train(const Settings& settings, Board& board) {
   check(settings);
   fs::create_directories(settings.out);
+  if (settings.resume) go_back_to_the_last_checkpoint(settings, board);
   write_config(settings);
   return Coordinator(settings, board).run();
 }

@@ -15,8 +15,8 @@ struct Result {
   bool interrupted = false;
   int64_t steps = 0;
   uint64_t updates = 0;
-  double seconds = 0;
-  int replaced = 0;  ///< workers that were killed, and went on as another process
+  double seconds = 0;  ///< with those before it was resumed
+  int replaced = 0;    ///< workers that were killed, and went on as another process
   std::vector<Evaluation> evaluations;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <span>
 
 #include "acer/actor_learner.h"
 #include "acer/checkpoint.h"
@@ -16,14 +17,6 @@ namespace farad::acer {
 namespace {
 
 using shared::Policy;
-
-/// Whether a worker has done its part.
-bool is_done(const Settings& settings, const Board& board, const Tally& tally) {
-  if (board.stop) return true;
-  // In step with the others, the end must not depend on how fast they are, so that a seed decides all of it.
-  if (settings.policy == Policy::AllReduced) return tally.steps >= settings.steps / settings.workers;
-  return board.steps >= settings.steps;
-}
 
 /// The number of the last checkpoint that workers are to save their parts of. Where they meet, all of them have to stop
 /// at the same version, since none gets any further alone: it follows from the version, which is the same for all of
@@ -60,7 +53,28 @@ void load_worker(ActorLearner& learner, const Settings& settings, const std::str
                worker);
 }
 
+/// Whether each worker has made its share of the steps, this one included if it has.
+bool all_have_finished(const Settings& settings, Board& board, Tally& tally) {
+  if (tally.steps >= settings.steps / settings.workers) tally.finished = true;
+  const auto workers = std::span(board.tallies).first(static_cast<size_t>(settings.workers));
+  return std::ranges::all_of(workers, [](const Tally& each) { return each.finished.load(); });
+}
+
 }  // namespace
+
+bool is_done(const Settings& settings, Board& board, Tally& tally, uint64_t version) {
+  if (settings.policy != Policy::AllReduced || settings.workers == 1)
+    return board.stop || board.steps >= settings.steps;
+  // Whoever says which version is the last has not taken part in the round that is under way, so nobody is further than
+  // that; others may have, so it is the version that the round makes. They see it before they begin another, because
+  // this one is not over without the one that said it. Anybody who sees that all have finished says it: the one that
+  // was the last to may be killed before it can.
+  uint64_t unknown = 0;
+  if (board.stop || all_have_finished(settings, board, tally))
+    board.last_version.compare_exchange_strong(unknown, version + 1);
+  const uint64_t end = board.last_version;
+  return end != 0 && version >= end;
+}
 
 bool is_logged(const Settings& settings) {
   return (settings.policy == Policy::Locked || settings.policy == Policy::Hogwild) && !settings.resume;
@@ -78,16 +92,17 @@ uint64_t versions_between_checkpoints(const Settings& settings) {
   return static_cast<uint64_t>(std::max<int64_t>(std::llround(versions), 1));
 }
 
-void work(const Settings& settings, SharedModel& shared, Board& board, int worker, int life) {
+void work(const Settings& settings, SharedModel& shared, Board& board, int worker, bool goes_on) {
+  auto& tally = board.tallies[static_cast<size_t>(worker)];
+  const int life = tally.life;
   std::ofstream log;
   if (is_logged(settings)) log.open(log_of(settings.out, worker, life), std::ios::binary);
   SharedParameters parameters(shared, log.is_open() ? &log : nullptr);
-  auto& tally = board.tallies[static_cast<size_t>(worker)];
   FaultyParameters seen(parameters, settings);
   ActorLearner learner(settings, seen, tally, worker, life);
   const Checkpoint checkpoint(settings.out);
-  if (settings.resume && life == 0) load_worker(learner, settings, checkpoint.last(), worker);
-  while (!is_done(settings, board, tally)) {
+  if (goes_on) load_worker(learner, settings, checkpoint.last(), worker);
+  while (!is_done(settings, board, tally, shared.model.version())) {
     const auto before = board.changes.count();
     const int64_t asked = checkpoint_asked_for(settings, board, shared.model);
     if (asked <= board.resumed) {

@@ -42,7 +42,6 @@ std::optional<Checkpoints::Checkpoint> Checkpoints::last() const {
 }
 
 void Checkpoints::save(int64_t steps, const std::function<void(const std::string&)>& write) const {
-  fs::create_directories(path_of(steps));
   write(path_of(steps));
   for (const int64_t other : all()) {
     if (other != steps) fs::remove_all(path_of(other));

@@ -25,7 +25,7 @@ class Checkpoints {
   };
   /// The last whole one.
   std::optional<Checkpoint> last() const;
-  /// `write` gets the directory it is to fill; when it has, older ones go.
+  /// `write` gets the directory it is to make and fill; when it has, older ones go.
   void save(int64_t steps, const std::function<void(const std::string&)>& write) const;
   /// For a run that begins anew.
   void clear() const;

@@ -4,17 +4,16 @@
 #include <farad/spawn.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
 #include <string>
 #include <string_view>
 
+#include "arithmetic/arithmetic.h"
 #include "demo/files.h"
 #include "demo/show.h"
 
@@ -25,7 +24,7 @@ constexpr const char* usage =
     R"(usage: farad_demo [options]
 
   --workers N      processes that the model is spread over (3)
-  --steps N        of the training (400)
+  --steps N        of the whole training (400; with --resume what it was begun with)
   --seed N         decides the model's first values and the order of passages (1)
   --schedule NAME  1f1b (default), gpipe, interleaved
   --resume         goes on from the last checkpoint of that seed
@@ -86,13 +85,6 @@ void stop_on_signals() {
   for (const int signal : {SIGINT, SIGTERM}) ::sigaction(signal, &action, nullptr);
 }
 
-/// The processes share the cores, so none uses several for one operation. OpenMP reads that when a program is loaded.
-void use_one_thread_per_operation(char** argv) {
-  if (std::getenv("OMP_NUM_THREADS")) return;
-  ::setenv("OMP_NUM_THREADS", "1", 1);
-  ::execv("/proc/self/exe", argv);
-}
-
 int run(const ShowOptions& options) {
   stop_on_signals();
   try {
@@ -119,7 +111,7 @@ int main(int argc, char** argv) {
   }
   try {
     const auto options = farad::demo::parse(argc, argv);
-    farad::demo::use_one_thread_per_operation(argv);
+    farad::arithmetic::use_one_core_well(argv);
     return farad::demo::run(options);
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "farad_demo: %s\n", error.what_without_backtrace());

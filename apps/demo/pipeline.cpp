@@ -4,9 +4,11 @@
 #include <farad/error.h>
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <latch>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,7 +17,7 @@ namespace farad::demo {
 namespace {
 
 std::shared_ptr<Station> make_station(PipelineOptions options, int place) {
-  return std::make_shared<Station>(Worker::current(), options, place);
+  return std::make_shared<Station>(options, place);
 }
 
 }  // namespace
@@ -33,7 +35,14 @@ class Pipeline::Step {
         losses_(static_cast<size_t>(count_)),
         forwards_(count_),
         passes_(count_) {
-    for (int i = 0; i < count_; i++) threads_.emplace_back([this, i] { carry(i); });
+    try {
+      for (int i = 0; i < count_; i++) threads_.emplace_back([this, i] { carry(i); });
+    } catch (...) {  // There are no more threads to be had.
+      fail(std::current_exception());
+      const auto without = count_ - static_cast<std::ptrdiff_t>(threads_.size());
+      forwards_.count_down(without);
+      passes_.count_down(without);
+    }
   }
   ~Step() {
     stepped_.count_down();
@@ -55,16 +64,17 @@ class Pipeline::Step {
  private:
   void carry(int micro_batch) {
     const auto i = static_cast<size_t>(micro_batch);
-    Context context(pipeline_.worker_);
+    std::optional<Context> context;
     bool forward_counted = false;
     try {
+      context.emplace(pipeline_.worker_);
       const auto loss = pipeline_.send_through(micro_batch, inputs_[i], targets_[i]).to_here();
       forwards_.count_down();
       forward_counted = true;
       if (pipeline_.options_.schedule == PipelineSchedule::GPipe) forwards_.wait();
-      context.backward({loss / count_});
+      context->backward({loss / count_});
       losses_[i] = loss.item<double>();
-      contexts_[i] = &context;
+      contexts_[i] = &*context;
     } catch (...) {
       fail(std::current_exception());
       if (!forward_counted) forwards_.count_down();

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -99,7 +100,7 @@ TrainingOptions training_options(const ShowOptions& options, const Text& text) {
   training.pipeline.shape = {options.workers, interleaved ? 2 : 1, interleaved ? 2 * options.workers : 6};
   training.pipeline.model.blocks = std::max(3, training.pipeline.shape.stages());
   training.batch = 3 * training.pipeline.shape.micro_batches;
-  training.steps = options.steps;
+  training.steps = options.steps.value_or(training.steps);
   training.seed = options.seed;
   return training;
 }
@@ -110,6 +111,53 @@ std::string checkpoints_of(const ShowOptions& options) {
 
 namespace {
 
+/// What checkpoints are of beside the model: the learning rate of a step depends on the steps of the whole run.
+struct Run {
+  int64_t steps = 0;
+  int64_t batch = 0;
+};
+
+std::string path_of_run(const ShowOptions& options) { return checkpoints_of(options) + "/run.txt"; }
+
+void write_run(const ShowOptions& options, const TrainingOptions& training) {
+  write_file(path_of_run(options),
+             "steps " + std::to_string(training.steps) + "\nbatch " + std::to_string(training.batch) + "\n");
+}
+
+std::optional<Run> read_run(const ShowOptions& options) {
+  std::istringstream in(read_file(path_of_run(options)).value_or(""));
+  std::string steps, batch;
+  Run run;
+  if (!(in >> steps >> run.steps >> batch >> run.batch) || steps != "steps" || batch != "batch") return {};
+  return run;
+}
+
+/// Of the run that is resumed, if one is.
+TrainingOptions settled(ShowOptions options, const Text& text) {
+  if (!options.resume) return training_options(options, text);
+  if (!Checkpoints(checkpoints_of(options)).last()) {
+    throw Error("[demo] there is no checkpoint in " + checkpoints_of(options) + " to resume from");
+  }
+  const auto run = read_run(options);
+  if (!run) {
+    throw Error("[demo] " + path_of_run(options) + " does not say what run the checkpoint is of; " +
+                "begin anew without --resume");
+  }
+  const auto begun = std::to_string(run->steps);
+  if (options.steps && *options.steps != run->steps) {
+    throw Error("[demo] the run in " + checkpoints_of(options) + " was begun with --steps " + begun + ", not " +
+                std::to_string(*options.steps) + ", and its learning rate depends on that; resume it without --steps");
+  }
+  options.steps = run->steps;
+  auto training = training_options(options, text);
+  if (training.batch != run->batch) {
+    throw Error("[demo] the run in " + checkpoints_of(options) + " was begun with " + std::to_string(run->batch) +
+                " passages per step, and with these --workers and --schedule there are " +
+                std::to_string(training.batch));
+  }
+  return training;
+}
+
 /// One showing, from the first step to the files at the end.
 class Showing {
  public:
@@ -118,7 +166,7 @@ class Showing {
         options_(options),
         stop_(stop),
         text_(essay()),
-        training_options_(training_options(options, text_)),
+        training_options_(settled(options, text_)),
         checkpoints_(checkpoints_of(options)) {}
 
   void run() {
@@ -156,40 +204,41 @@ class Showing {
     int64_t done = options_.resume ? resume(training) : 0;
     if (!options_.resume) checkpoints_.clear();
     training.pipeline().reports();  // What was before the first step is of no interest.
-    Progress progress("pipeline   ", options_.steps, tokens_per_step());
+    const int64_t steps = training_options_.steps;
+    Progress progress("pipeline   ", steps, tokens_per_step());
     std::vector<double> times;
-    const int64_t between = std::max<int64_t>(options_.steps / 5, 1);
-    while (done < options_.steps && !stop_) {
+    const int64_t between = std::max<int64_t>(steps / 5, 1);
+    while (done < steps && !stop_) {
       const auto start = Clock::now();
       curves_.pipeline.push_back(training.step(done++));
       times.push_back(seconds_since(start));
       progress.show(done, curves_.pipeline.back(), times.back());
-      if (done % between == 0 || done == options_.steps) save(training, done);
+      if (done % between == 0 || done == steps) save(training, done);
     }
     if (stop_) {
       save(training, done);
       return false;
     }
-    const double steps = std::max(static_cast<double>(times.size()), 1.0);
-    reports_ = training.pipeline().reports();
-    for (auto& report : reports_) {
-      report.forward_seconds /= steps;
-      report.backward_seconds /= steps;
-      pipeline_cost_.cpu_ms += 1e3 * report.cpu_seconds / steps;
-    }
-    optimizer_ms_ = 1e3 * training.pipeline().optimizer_seconds() / steps;
-    pipeline_cost_.median_ms = 1e3 * median(times);
+    if (!times.empty()) count_costs(training.pipeline(), times);
     sample_ = generate(training, text_, training_options_, 400);
     return true;
   }
 
+  void count_costs(const Pipeline& pipeline, const std::vector<double>& times) {
+    const auto steps = static_cast<double>(times.size());
+    auto& cost = pipeline_cost_.emplace();
+    reports_ = pipeline.reports();
+    for (auto& report : reports_) {
+      report.forward_seconds /= steps;
+      report.backward_seconds /= steps;
+      cost.cpu_ms += 1e3 * report.cpu_seconds / steps;
+    }
+    optimizer_ms_ = 1e3 * pipeline.optimizer_seconds() / steps;
+    cost.median_ms = 1e3 * median(times);
+  }
+
   int64_t resume(PipelineTraining& training) {
     const auto last = checkpoints_.last();
-    if (!last) throw Error("[demo] there is no checkpoint in " + checkpoints_of(options_) + " to resume from");
-    if (last->steps > options_.steps) {
-      throw Error("[demo] " + last->path + " comes after more than " + std::to_string(options_.steps) +
-                  " steps; ask for more by --steps");
-    }
     training.load(last->path);
     curves_.pipeline = from_csv(read_file(losses_so_far()).value_or("")).pipeline;
     const auto steps = static_cast<size_t>(last->steps);
@@ -207,30 +256,37 @@ class Showing {
 
   void save(PipelineTraining& training, int64_t steps) {
     std::filesystem::create_directories(checkpoints_of(options_));
+    write_run(options_, training_options_);
     write_file(losses_so_far(), to_csv(curves_));  // First: losses of later steps are cut off by resume().
     checkpoints_.save(steps, [&](const std::string& directory) { training.save(directory); });
   }
 
   bool train_alone() {
     LocalTraining training(text_, training_options_);
-    Progress progress("one process", options_.steps, tokens_per_step());
+    const int64_t steps = training_options_.steps;
+    Progress progress("one process", steps, tokens_per_step());
     std::vector<double> times;
     const double cpu = cpu_seconds();
-    for (int64_t done = 0; done < options_.steps && !stop_;) {
+    for (int64_t done = 0; done < steps && !stop_;) {
       const auto start = Clock::now();
       curves_.one_process.push_back(training.step(done++));
       times.push_back(seconds_since(start));
       progress.show(done, curves_.one_process.back(), times.back());
     }
-    alone_cost_ = {1e3 * median(times), 1e3 * (cpu_seconds() - cpu) / static_cast<double>(options_.steps)};
+    alone_cost_ = {1e3 * median(times), 1e3 * (cpu_seconds() - cpu) / static_cast<double>(steps)};
     return !stop_;
   }
 
   void tell_costs() const {
-    const double wall = pipeline_cost_.median_ms, cpu = pipeline_cost_.cpu_ms;
     std::printf("\nWhat distribution costs, per step:\n\n");
     std::printf("                median    CPU time\n");
     std::printf("  one process %7.1f ms %8.1f ms\n", alone_cost_.median_ms, alone_cost_.cpu_ms);
+    if (!pipeline_cost_) {
+      std::printf("  %d processes: not measured, because all of their steps were taken before this run was resumed\n",
+                  options_.workers);
+      return;
+    }
+    const double wall = pipeline_cost_->median_ms, cpu = pipeline_cost_->cpu_ms;
     std::printf("  %d processes %7.1f ms %8.1f ms: %.2f times the time, %.2f times the work, on %u cores\n\n",
                 options_.workers, wall, cpu, wall / alone_cost_.median_ms, cpu / alone_cost_.cpu_ms,
                 std::thread::hardware_concurrency());
@@ -259,7 +315,8 @@ class Showing {
   const TrainingOptions training_options_;
   const Checkpoints checkpoints_;
   Curves curves_;
-  StepCost pipeline_cost_, alone_cost_;
+  std::optional<StepCost> pipeline_cost_;  // of the steps that were taken here, if there were any
+  StepCost alone_cost_;
   std::vector<StationReport> reports_;  // by step
   double optimizer_ms_ = 0;
   std::string sample_;

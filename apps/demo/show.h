@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "demo/schedule.h"
@@ -14,7 +15,7 @@ namespace farad::demo {
 
 struct ShowOptions {
   int workers = 3;
-  int64_t steps = 400;
+  std::optional<int64_t> steps = {};  ///< of the whole run; unset: as it was begun with, or TrainingOptions::steps
   uint64_t seed = 1;
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   bool resume = false;

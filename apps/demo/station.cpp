@@ -25,8 +25,7 @@ double cpu_seconds() {
   return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
-Station::Station(Worker& worker, const PipelineOptions& options, int place)
-    : turns_(worker, order_of(options.schedule, options.shape, place)) {
+Station::Station(const PipelineOptions& options, int place) : turns_(order_of(options.schedule, options.shape, place)) {
   const int64_t blocks = options.model.blocks, stages = options.shape.stages();
   TORCH_CHECK(stages <= blocks, "[pipeline] ", blocks, " blocks are too few for ", stages, " stages");
   for (int chunk = 0; chunk < options.shape.chunks; chunk++) {
@@ -62,7 +61,7 @@ std::vector<RRef<at::Tensor>> Station::parameters(int chunk) {
 StationReport Station::report() {
   const double cpu = cpu_seconds();
   return {static_cast<double>(forward_ns_.exchange(0)) * 1e-9, static_cast<double>(backward_ns_.exchange(0)) * 1e-9,
-          cpu - cpu_seconds_.exchange(cpu), turns_.most_kept()};
+          static_cast<double>(input_ns_.exchange(0)) * 1e-9, cpu - cpu_seconds_.exchange(cpu), turns_.most_kept()};
 }
 
 Future<at::Tensor> Station::in_turn(int micro_batch, int chunk, RRef<at::Tensor> input,
@@ -70,7 +69,10 @@ Future<at::Tensor> Station::in_turn(int micro_batch, int chunk, RRef<at::Tensor>
   return turns_.await(micro_batch, chunk)
       .then([self = shared_from_this(), micro_batch, chunk, input = std::move(input), finish = std::move(finish)] {
         try {
-          return self->compute(micro_batch, chunk, input.to_here(), finish);
+          const auto asked = Clock::now();
+          const auto here = input.to_here();
+          self->input_ns_ += ns_since(asked);
+          return self->compute(micro_batch, chunk, here, finish);
         } catch (...) {
           self->turns_.fail(std::current_exception());
           throw;

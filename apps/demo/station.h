@@ -29,9 +29,10 @@ struct PipelineOptions {
 struct StationReport {
   double forward_seconds = 0;   ///< computing forwards, without waiting for turns and inputs
   double backward_seconds = 0;  ///< from the arrival of gradients to their leaving
+  double input_seconds = 0;     ///< when its turn had come: until the stage before was done and its message here
   double cpu_seconds = 0;       ///< of its process, whatever it did
   int most_kept = 0;            ///< micro-batches whose backward had not ended, of all its chunks; since the beginning
-  FARAD_FIELDS(forward_seconds, backward_seconds, cpu_seconds, most_kept)
+  FARAD_FIELDS(forward_seconds, backward_seconds, input_seconds, cpu_seconds, most_kept)
 };
 
 /// That this process has used so far.
@@ -42,7 +43,7 @@ double cpu_seconds();
 class Station : public std::enable_shared_from_this<Station> {
  public:
   /// The station of worker `place` of the pipeline.
-  Station(Worker& worker, const PipelineOptions& options, int place);
+  Station(const PipelineOptions& options, int place);
 
   /// What a chunk makes of its input, which it fetches when it is its turn. In a Context.
   Future<at::Tensor> forward(int micro_batch, int chunk, RRef<at::Tensor> input);
@@ -66,6 +67,7 @@ class Station : public std::enable_shared_from_this<Station> {
   Turns turns_;
   std::atomic<int64_t> forward_ns_ = 0;
   std::atomic<int64_t> backward_ns_ = 0;
+  std::atomic<int64_t> input_ns_ = 0;
   std::atomic<double> cpu_seconds_ = 0;  // when last asked
 };
 

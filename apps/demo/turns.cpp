@@ -4,14 +4,8 @@
 #include <utility>
 
 namespace farad::demo {
-namespace {
 
-void nothing() {}
-
-}  // namespace
-
-Turns::Turns(Worker& worker, std::vector<Action> order)
-    : order_(std::move(order)), joined_(worker.rpc_async<nothing>(worker.rank())), ended_(order_.size()) {}
+Turns::Turns(std::vector<Action> order) : order_(std::move(order)), ended_(order_.size()) {}
 
 Future<void> Turns::await(int micro_batch, int chunk) {
   const size_t place = place_of({Action::Kind::Forward, micro_batch, chunk});
@@ -27,7 +21,7 @@ Future<void> Turns::await(int micro_batch, int chunk) {
     }
   }
   for (const auto& promise : ready) promise.set_value();
-  return joined_.then([future = turn.future()] { return future; });
+  return turn.future();
 }
 
 void Turns::end(const Action& action) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <farad/future.h>
-#include <farad/worker.h>
 
 #include <exception>
 #include <map>
@@ -17,9 +16,10 @@ namespace farad::demo {
 /// schedule says, or less. When the whole order is done it begins again, for the next batch. Any thread.
 class Turns {
  public:
-  Turns(Worker& worker, std::vector<Action> order);
+  explicit Turns(std::vector<Action> order);
 
-  /// Ready when this forward may begin. No thread waits for it: what follows by then() runs on the worker's threads.
+  /// Ready when this forward may begin. No thread waits for it: what follows by then() runs on the threads of the
+  /// worker that asks.
   Future<void> await(int micro_batch, int chunk);
   void end(const Action& action);
   /// Whoever waits now or later gets `error`: something before it will never end.
@@ -34,7 +34,6 @@ class Turns {
   size_t place_of(const Action& action) const;
 
   const std::vector<Action> order_;
-  const Future<void> joined_;  // Of the worker, so that what follows from it runs there.
   mutable std::mutex mutex_;
   std::vector<bool> ended_;
   size_t first_open_ = 0;  // All before it have ended.

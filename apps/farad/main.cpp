@@ -56,6 +56,8 @@ CLI::App* add_run(CLI::App& app, RunArguments& arguments) {
       "farad run -n N [options] [--] program [arguments]\n\n"
       "Each worker finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, a FARAD_SECRET\n"
       "of this job and OMP_NUM_THREADS (its share of the cores) in its environment; the last two unless they are set.\n"
+      "Where OpenBLAS is too old to know the processor, OPENBLAS_CORETYPE is set as well. GLIBC_TUNABLES, unless set,\n"
+      "lets malloc keep more small blocks at hand.\n"
       "Standard input goes to rank 0. When a worker fails, the others are stopped. Returns the code of the first\n"
       "failure (128 + signal if a signal ended it), 124 after --timeout, 126 or 127 if the program cannot be run.");
   return run;
@@ -101,7 +103,8 @@ CLI::App* add_audit(CLI::App& app, farad::audit::AuditOptions& options) {
   audit->footer(
       "farad audit [options] [[--] program [arguments]]\n\n"
       "The program calls farad::audit::requested(training) before it trains. Without a program, a small training that\n"
-      "is built in. Returns 0 if the training passes, 1 if a check fails, 2 if it could not be told.");
+      "is built in. Returns 0 if the training passes, 1 if a check fails or a defect was planted (also if it is not\n"
+      "found, which the report says), 2 if it could not be told.");
   return audit;
 }
 

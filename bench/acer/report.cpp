@@ -28,6 +28,12 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
+double median_rate(const json& runs, const char* what, const char* per) {
+  std::vector<double> rates;
+  for (const auto& run : runs) rates.push_back(rate(run, what, per));
+  return median(rates);
+}
+
 /// farad's rate over the other's, in each turn that both have done.
 std::vector<double> ratios_of(const json& farad, const json& other, const char* what, const char* per) {
   std::vector<double> ratios;
@@ -57,13 +63,9 @@ bool print_speed(const json& speed) {
   bool reached = true;
   for (const std::string name : contenders) {
     if (!speed.contains(name) || speed[name].empty()) continue;
-    const auto median_of = [&](const char* what, const char* per) {
-      std::vector<double> rates;
-      for (const auto& run : speed[name]) rates.push_back(rate(run, what, per));
-      return median(rates);
-    };
-    std::printf("  %-6s %8.0f %10.0f %18.0f", name.c_str(), median_of("steps", "seconds"),
-                median_of("updates", "seconds"), median_of("steps", "cpu seconds"));
+    const auto& runs = speed[name];
+    std::printf("  %-6s %8.0f %10.0f %18.0f", name.c_str(), median_rate(runs, "steps", "seconds"),
+                median_rate(runs, "updates", "seconds"), median_rate(runs, "steps", "cpu seconds"));
     if (name != "farad") {
       const auto steps = ratios_of(farad, speed[name], "steps", "seconds"),
                  updates = ratios_of(farad, speed[name], "updates", "seconds"),
@@ -118,6 +120,23 @@ void print_learning(json& results, int seeds) {
     std::printf("  %-8s", name);
     results["steps to 475"][name] = print_steps(results["learning"][name], seeds);
     std::printf("\n");
+  }
+}
+
+/// How soon and how fast, of those that were measured in both, one below the other.
+void print_together(const json& results, int seeds) {
+  const auto &learning = results["learning"], &speed = results["speed"];
+  std::printf("\nTogether\n  %-6s %9s  %-27s %8s %10s\n", "", "reached", "steps to 475", "steps/s", "updates/s");
+  for (const char* name : contenders) {
+    if (!learning.contains(name) || !speed.contains(name)) continue;
+    std::printf("  %-6s", name);
+    print_steps(learning[name], seeds);
+    const auto& runs = speed[name];
+    if (runs.empty()) {
+      std::printf(" %8s %10s\n", "failed", "failed");
+    } else {
+      std::printf(" %8.0f %10.0f\n", median_rate(runs, "steps", "seconds"), median_rate(runs, "updates", "seconds"));
+    }
   }
 }
 
@@ -183,6 +202,7 @@ bool report(json& results, const std::string& out, int seeds) {
   bool reached = true;
   if (results.contains("speed")) reached = print_speed(results["speed"]);
   if (results.contains("learning")) print_learning(results, seeds);
+  if (results.contains("speed") && results.contains("learning")) print_together(results, seeds);
   if (results.contains("faults")) print_faults(results["faults"], out, seeds);
   const auto skipped = results.value("skipped", json::object());  // items() does not keep it.
   for (const auto& [who, why] : skipped.items())

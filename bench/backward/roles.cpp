@@ -33,7 +33,12 @@ at::Tensor large_parameter() {
   return leaf.view({large_elements});
 }
 
-uint64_t pass_messages() { return detail::WorkerCore::current()->gradients().backward().sent(); }
+/// What waits for others to go with it goes now, and is counted.
+uint64_t pass_messages() {
+  auto& backward = detail::WorkerCore::current()->gradients().backward();
+  backward.send_all();
+  return backward.sent();
+}
 
 /// What one thread does over and over: a context, so many calls one after the other, and a pass over all of them.
 class Chain {

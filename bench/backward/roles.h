@@ -17,7 +17,8 @@ void pass_floor_peer(const Words&);
 /// output: "chain", "tree" or "star", how many workers.
 void simulated_pass(const Words&);
 
-/// A graph of one process, for callgrind: "farad" or "torch", how many passes. Writes the number of nodes of a pass.
+/// A graph of one process, for callgrind: by the engine alone ("farad"), by Context::backward on one worker ("context")
+/// or by libtorch ("torch"); how many passes. Writes the number of nodes of a pass.
 void walk_graph(const Words&);
 
 }  // namespace farad::bench

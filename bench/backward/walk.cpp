@@ -1,11 +1,14 @@
 // The engine alone: one process, no call, and nodes that cost nothing themselves.
 
 #include <ATen/ops/rand.h>
+#include <farad/autograd.h>
+#include <farad/spawn.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <iostream>
+#include <string>
 
 #include "autograd/engine/run_local.h"
 #include "autograd/torch_compat.h"
@@ -14,10 +17,12 @@
 namespace farad::bench {
 
 /// Outlined, so that callgrind can be told to count in here only.
-[[gnu::noinline]] void walk_passes(const at::Tensor& root, bool ours, int passes) {
+[[gnu::noinline]] void walk_passes(const at::Tensor& root, const std::string& engine, Context* context, int passes) {
   const auto gradient = at::rand({3, 3});
   for (int i = 0; i < passes; ++i) {
-    if (ours) {
+    if (context) {
+      context->backward({root}, {.grad_tensors = {gradient}, .retain_graph = true});
+    } else if (engine == "farad") {
       autograd::run_local({root}, {gradient}, {.retain_graph = true});
     } else {
       torch::autograd::backward({root}, {gradient}, true);
@@ -45,9 +50,18 @@ void walk_graph(const Words& words) {
     torch::autograd::impl::set_gradient_edge(next, {node, node->add_input_metadata(next)});
     root = next;
   }
-  const bool ours = words[0] == "farad";
-  walk_passes(root, ours, 1);  // Counted too: whoever counts takes away a run of no further passes.
-  walk_passes(root, ours, std::stoi(words[1]));
+  const auto walk = [&](Context* context) {
+    walk_passes(root, words[0], context, 1);  // Counted too: whoever counts takes away a run of no further passes.
+    walk_passes(root, words[0], context, std::stoi(words[1]));
+  };
+  if (words[0] == "context") {
+    spawn_threads(1, [&](Worker& worker) {
+      Context context(worker);
+      walk(&context);
+    });
+  } else {
+    walk(nullptr);
+  }
   std::cout << length + 1 << std::endl;
 }
 

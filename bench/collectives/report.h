@@ -4,7 +4,8 @@
 
 namespace farad::bench {
 
-/// Prints the tables and what was to be reached; false if something was not.
-bool report(const nlohmann::json& results);
+/// Prints the tables and what was to be reached; false if something was not, or was asked for and not measured.
+/// `with_peer`: PyTorch was.
+bool report(const nlohmann::json& results, bool with_peer);
 
 }  // namespace farad::bench

@@ -21,7 +21,8 @@ class Children {
   ~Children();
   Children(const Children&) = delete;
 
-  /// Starts `command` on that core (-1: any); its standard output is what output() reads if it is the first.
+  /// Starts `command` on that core (-1: any); its standard output is what output() reads if it is the first,
+  /// and nobody's otherwise.
   void start(const std::vector<std::string>& command, int core);
   /// What the first one wrote, once all have ended. Throws if one of them failed or took longer than `seconds`.
   std::string output(int seconds);

@@ -1,6 +1,7 @@
 #include "common/program.h"
 
 #include <c10/util/Exception.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,9 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+
+#include "arithmetic/arithmetic.h"
+#include "memory/small_blocks.h"
 
 namespace farad::bench {
 
@@ -22,6 +26,11 @@ int run_program(int argc, char** argv, const char* usage, const Roles& roles, in
       return 0;
     }
     if (std::find(words.begin(), words.end(), "--help") != words.end()) return std::fputs(usage, stdout), 0;
+    // For all that are compared, so that none has the better arithmetic.
+    if (const auto kernels = arithmetic::better_kernels(); !kernels.empty()) {
+      ::setenv(arithmetic::kernels_variable, kernels.c_str(), 1);
+    }
+    ::setenv(memory::malloc_variable, memory::many_small_blocks, 0);  // As farad run does; for all, too.
     return run(words);
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "%s\n", error.what_without_backtrace());

@@ -26,6 +26,7 @@ class Run {
 
   json all() {
     results_["sizes"] = sizes_;
+    results_["peer"] = options_.peer;
     for (Placement placement : options_.placements) {
       floors(placement);
       for (const char* transport : {"shm", "tcp"}) ours(placement, transport);

@@ -1,8 +1,10 @@
 #include "fabric/report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/sample.h"
 
@@ -53,13 +55,22 @@ constexpr Target targets[] = {
     {"16", "tcp", "tcp socket", 2, true},
 };
 
+/// Whether this run was to measure it: --quick leaves sizes out, --no-peer the peer.
+bool was_wanted(const json& results, const Target& target) {
+  const auto sizes = results["sizes"].get<std::vector<std::string>>();
+  const bool size = std::find(sizes.begin(), sizes.end(), target.size) != sizes.end();
+  return size && (results["peer"].get<bool>() || target.against != std::string("torch rpc"));
+}
+
 bool print_target(const json& results, const std::string& placement, const Target& target, bool binds) {
   const auto ours = p50(results, placement, target.who, target.size);
   const auto other = p50(results, placement, target.against, target.size);
   const std::string what = std::string(target.who) + " " + readable_bytes(std::stoull(target.size));
   if (!ours || !other) {
-    std::printf("  %-10s %-12s %-14s not measured\n", placement.c_str(), what.c_str(), target.against);
-    return true;
+    const bool missed = binds && was_wanted(results, target);
+    std::printf("  %-10s %-12s %-14s not measured%s\n", placement.c_str(), what.c_str(), target.against,
+                missed ? "  MISSED" : "");
+    return !missed;
   }
   const double ratio = target.at_most ? *ours / *other : *other / *ours;
   const bool reached = target.at_most ? ratio <= target.bound : ratio >= target.bound;
@@ -73,14 +84,18 @@ bool print_target(const json& results, const std::string& placement, const Targe
 }
 
 /// Not falling, but for noise; and not growing, but for what allocators keep.
-constexpr double least_of_one_thread = 0.8;
+constexpr double least_of_fewer_threads = 0.8;
 constexpr size_t most_growth = 4 << 20;
 
 bool print_flood(const json& results) {
   if (!results.contains("flood")) return true;
   bool reached = true;
-  std::printf("\n16-byte messages a second, by sending threads; memory grown over 100,000 more\n");
+  std::printf(
+      "\n16-byte messages a second, by sending threads (each at least %.1f times what fewer send); memory grown over "
+      "100,000 more (at most %zu KiB)\n",
+      least_of_fewer_threads, most_growth >> 10);
   for (const auto& [placement, transports] : results["flood"].items()) {
+    const bool may_miss = placement != "same core";  // As with the ratios below.
     for (const auto& [transport, flood] : transports.items()) {
       std::printf("  %-10s %-4s", placement.c_str(), transport.c_str());
       for (const char* threads : {"1", "4", "16"}) {
@@ -89,12 +104,16 @@ bool print_flood(const json& results) {
       const size_t sender = flood["grown_bytes"]["sender"].get<size_t>();
       const size_t receiver = flood["grown_bytes"]["receiver"].get<size_t>();
       const double one = flood["per_second"]["1"].get<double>();
-      const bool holds = flood["per_second"]["4"].get<double>() >= least_of_one_thread * one &&
-                         flood["per_second"]["16"].get<double>() >= least_of_one_thread * one &&
-                         sender <= most_growth && receiver <= most_growth;
+      const double four = flood["per_second"]["4"].get<double>();
+      const double sixteen = flood["per_second"]["16"].get<double>();
+      const bool holds = four >= least_of_fewer_threads * one &&
+                         sixteen >= least_of_fewer_threads * std::max(one, four) && sender <= most_growth &&
+                         receiver <= most_growth;
       std::printf("  sender +%zu KiB, receiver +%zu KiB  %s\n", sender >> 10, receiver >> 10,
-                  holds ? "reached" : "MISSED");
-      reached &= holds;
+                  holds      ? "reached"
+                  : may_miss ? ""
+                             : "MISSED");
+      reached &= holds || may_miss;
     }
   }
   return reached;

@@ -70,17 +70,16 @@ def measure_one(function):
 
 
 def measure(words):
+    torch_by = "torch tcp" if "tcp" in words else "torch"
     # Builtins are the fastest it has: no Python runs at the callee.
-    if "tcp" in words:
-        return {"torch tcp": measure_one(torch.neg)}
     result = {
-        "torch builtin": measure_one(torch.neg),
-        "torch script": measure_one(script_negative),
-        "torch python": measure_one(python_negative),
+        f"{torch_by} builtin": measure_one(torch.neg),
+        f"{torch_by} script": measure_one(script_negative),
+        f"{torch_by} python": measure_one(python_negative),
     }
     for mib in (1, 16):
         large = torch.ones(mib << 18)
-        result["torch builtin"][f"{mib} MiB"] = time_each(
+        result[f"{torch_by} builtin"][f"{mib} MiB"] = time_each(
             lambda: rpc.rpc_sync("worker1", torch.select, args=(large, 0, 0))
         )
     return result

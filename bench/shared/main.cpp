@@ -37,6 +37,12 @@ json measure_group(const char* size, int members, int milliseconds) {
   return json::parse(run_roles(roles, Placement::Unpinned));
 }
 
+/// As many processes, of which none has to do with another.
+double measure_floor(const char* size, int trainers, int milliseconds) {
+  const std::vector<Words> roles(static_cast<size_t>(trainers), {"train-alone", size, std::to_string(milliseconds)});
+  return trainers * json::parse(run_roles(roles, Placement::Unpinned)).get<double>();
+}
+
 json measure_training(const Options& options, const std::vector<int>& numbers, int milliseconds) {
   json training;
   for (const char* size : {"small", "large"}) {
@@ -51,6 +57,7 @@ json measure_training(const Options& options, const std::vector<int>& numbers, i
         if (size == std::string("small")) here[policy]["elements lost"] = measure_losses(policy, trainers);
       }
       here["group"] = measure_group(size, trainers, milliseconds);
+      here["floor"] = measure_floor(size, trainers, milliseconds);
       if (!options.peer) continue;
       for (const char* policy : {"Locked", "Hogwild"}) {
         const auto torch = measure_torch(options, Placement::Unpinned, "shared/torch_shared.py",
@@ -87,7 +94,8 @@ int run(const Words& words) {
 
 int main(int argc, char** argv) {
   using namespace farad::bench;
-  const Roles roles{{"offer", offer}, {"train", train},       {"reduce", reduce},
-                    {"tally", tally}, {"increase", increase}, {"look", look}};
+  const Roles roles{{"offer", offer},   {"train", train}, {"train-alone", train_alone},
+                    {"reduce", reduce}, {"tally", tally}, {"increase", increase},
+                    {"look", look}};
   return run_program(argc, argv, usage, roles, run);
 }

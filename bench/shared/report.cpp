@@ -46,12 +46,13 @@ bool print_training(const json& training) {
                 "mean", "worst", "lost", "the end", "beside torch.multiprocessing");
     for (const auto& [number, policies] : numbers.items()) {
       for (const auto& [policy, here] : policies.items()) {
-        if (policy == "torch" || policy == "group") continue;
+        if (policy == "torch" || policy == "group" || policy == "floor") continue;
         print_policy(number, policy, here);
         const double torch = policies.value("torch", json::object()).value(policy, 0.0);
         if (torch > 0) {
           const double ratio = here["steps a second"].get<double>() / torch, least = wanted(size, policy);
           std::printf("  %.1fx of %.0f (at least %.2gx)  %s", ratio, torch, least, verdict(ratio >= least));
+          std::printf(", would be %.1fx with nothing shared", policies["floor"].get<double>() / torch);
           reached &= ratio >= least;
         }
         if (policy == "AllReduced") {

@@ -9,6 +9,9 @@ namespace farad::bench {
 void offer(const Words&);
 /// Trains that model until it is told to end: its name, "small" or "large".
 void train(const Words&);
+/// Trains the like by itself, with nothing around libtorch's own operations, and writes how many updates a second that
+/// makes: "small" or "large", milliseconds.
+void train_alone(const Words&);
 /// Trains the like with others by a Group, without shared memory, and writes how many updates a second all of them make
 /// together: where they meet, a transport, how many they are, which of them it is, "small" or "large", milliseconds.
 void reduce(const Words&);

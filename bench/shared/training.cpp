@@ -2,6 +2,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/randn.h>
+#include <c10/core/GradMode.h>
 #include <farad/shared.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -135,18 +136,38 @@ void train(const Words& words) {
   auto module = make_linear(words.at(1));
   auto model = Model::attach(words.at(0), module, {.patience = patience});
   const auto x = make_batches(module, shared::stream_seed(1, static_cast<uint64_t>(model.worker())));
-  const auto parameters = module->parameters();
   while (model.lr() == 0) std::this_thread::sleep_for(1ms);
   // The usual loop of PyTorch computes from the shared module while others write it; so does this one.
   for (int64_t i = 0; model.lr() > 0; ++i) {
-    for (const auto& parameter : parameters) parameter.mutable_grad() = at::Tensor();
-    loss_of(module, x[i % x.size(0)]).backward();
+    const auto loss = loss_of(module, x[i % x.size(0)]);
     try {
-      model.step();
+      model.learn(loss);
     } catch (const std::exception&) {  // Others have ended before.
       if (model.lr() > 0) throw;
     }
   }
+}
+
+void train_alone(const Words& words) {
+  at::set_num_threads(1);
+  auto module = make_linear(words.at(0));
+  const auto x = make_batches(module, 1);
+  const auto parameters = module->parameters();
+  uint64_t steps = 0;
+  const auto train_for = [&](std::chrono::milliseconds span) {
+    for (const auto end = Clock::now() + span; Clock::now() < end; ++steps) {
+      for (const auto& parameter : parameters) parameter.mutable_grad() = at::Tensor();
+      loss_of(module, x[static_cast<int64_t>(steps) % x.size(0)]).backward();
+      const c10::NoGradGuard no_grad;
+      for (const auto& parameter : parameters) parameter.add_(parameter.grad(), -rate);
+    }
+  };
+  const std::chrono::milliseconds span(std::stoi(words.at(1)));
+  train_for(span / 10);
+  steps = 0;
+  const auto start = Clock::now();
+  train_for(span);
+  std::cout << static_cast<double>(steps) / std::chrono::duration<double>(Clock::now() - start).count() << std::endl;
 }
 
 void tally(const Words& words) {

@@ -1,9 +1,11 @@
 #include <ATen/ops/rand.h>
 #include <farad/optim.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <torch/optim/sgd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <functional>
@@ -57,6 +59,30 @@ void read_plainly(const fs::path& path, std::vector<char>& bytes) {
   ::close(file);
 }
 
+/// Whoever reads it next gets it from the disk. Gives the part of it that stayed in memory all the same, which may be
+/// all of it where there is no disk.
+double forget(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  check(file >= 0, "open", path);
+  check(::fsync(file) == 0, "fsync", path);
+  check(::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) == 0, "drop from the page cache", path);
+  const size_t size = fs::file_size(path), page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0);
+  check(memory != MAP_FAILED, "map", path);
+  std::vector<unsigned char> pages((size + page - 1) / page);
+  check(::mincore(memory, size, pages.data()) == 0, "look at the pages of", path);
+  ::munmap(memory, size);
+  ::close(file);
+  const auto left = std::count_if(pages.begin(), pages.end(), [](unsigned char each) { return (each & 1) != 0; });
+  return static_cast<double>(left) / static_cast<double>(pages.size());
+}
+
+double forget_all_in(const fs::path& directory) {
+  double most = 0;
+  for (const auto& entry : fs::directory_iterator(directory)) most = std::max(most, forget(entry.path()));
+  return most;
+}
+
 }  // namespace
 
 void checkpoint_client(const Words& words) {
@@ -68,7 +94,8 @@ void checkpoint_client(const Words& words) {
     for (int64_t i = 0; i < parts; ++i) parameters.push_back(worker.remote<make_parameter>(1, elements));
     DistributedOptimizer<torch::optim::SGD> optimizer(worker, parameters, torch::optim::SGDOptions(0.1));
     // Alternately, so that what else the disk does falls on both.
-    std::vector<double> saves, writes, loads, reads;
+    std::vector<double> saves, writes, loads, reads, cached_loads, cached_reads;
+    double left = 0;
     const auto timed = [](std::vector<double>& times, const std::function<void()>& once) {
       const auto start = Clock::now();
       once();
@@ -79,14 +106,20 @@ void checkpoint_client(const Words& words) {
     for (int i = 0; i < 4; ++i) {
       timed(saves, [&] { optimizer.save(directory); });
       timed(writes, [&] { write_plainly(plain, bytes); });
+      left = std::max({left, forget_all_in(directory), forget(plain)});
       timed(loads, [&] { optimizer.load(directory); });
       timed(reads, [&] { read_plainly(plain, bytes); });
+      timed(cached_loads, [&] { optimizer.load(directory); });
+      timed(cached_reads, [&] { read_plainly(plain, bytes); });
     }
     const nlohmann::json result = {{"bytes", bytes.size()},
                                    {"save", summarise(saves)},
                                    {"write and fsync", summarise(writes)},
                                    {"load", summarise(loads)},
-                                   {"read", summarise(reads)}};
+                                   {"read", summarise(reads)},
+                                   {"load, cached", summarise(cached_loads)},
+                                   {"read, cached", summarise(cached_reads)},
+                                   {"left in the cache", left}};
     std::cout << result << std::endl;
   }
   fs::remove_all(directory);

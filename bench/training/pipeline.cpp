@@ -1,5 +1,7 @@
 // The demo's training as a pipeline over three workers, and in one process: what distribution costs.
 
+#include <ATen/ops/rand.h>
+#include <farad/rref.h>
 #include <farad/worker.h>
 
 #include <chrono>
@@ -42,11 +44,31 @@ json over_workers(Worker& worker, const demo::Text& text, const demo::TrainingOp
     cpu += report.cpu_seconds;
     result["workers"].push_back({{"forward", 1e3 * report.forward_seconds / steps},
                                  {"backward", 1e3 * report.backward_seconds / steps},
+                                 {"input", 1e3 * report.input_seconds / steps},
                                  {"kept", report.most_kept}});
   }
   result["cpu"] = 1e3 * cpu / steps;
   result["optimizer"] = 1e3 * (training.pipeline().optimizer_seconds() - optimizer) / steps;
   return result;
+}
+
+at::Tensor make_activation(int64_t passages, int64_t context, int64_t width) {
+  return at::rand({passages, context, width});
+}
+
+/// Fetches what goes from stage to stage, once it is there: what the messages are of the time in which inputs are
+/// waited for.
+Sample time_message(Worker& worker, const demo::TrainingOptions& options) {
+  const auto& [model, schedule, shape] = options.pipeline;
+  const auto there = worker.remote<make_activation>(1, options.batch / shape.micro_batches, model.context, model.width);
+  there.to_here();
+  return time_each([&] { there.to_here(); }, std::chrono::milliseconds(200));
+}
+
+/// The part of a step in which a worker has to wait if nothing but the schedule counts.
+double bubble(const demo::PipelineShape& shape) {
+  const double before = static_cast<double>(shape.workers - 1) / shape.chunks;
+  return before / (shape.micro_batches + before);
 }
 
 json alone(const demo::Text& text, const demo::TrainingOptions& options) {
@@ -71,6 +93,8 @@ void pipeline_client(const Words& words) {
     // An interleaved one has more blocks, so each is compared with its own model in one process.
     results[schedule]["pipeline"] = over_workers(worker, text, training);
     results[schedule]["one process"] = alone(text, training);
+    results[schedule]["message"] = time_message(worker, training);
+    results[schedule]["bubble"] = bubble(training.pipeline.shape);
   }
   std::cout << results << std::endl;
   worker.close();

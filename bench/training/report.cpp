@@ -69,7 +69,8 @@ bool print_servers(const json& servers) {
   return reached;
 }
 
-/// Where the time of a step goes: what is neither forward nor backward is waiting for others, and the optimizer.
+/// Where the time of a step goes. "input": its turn has come, and the stage before is not done or the message is on its
+/// way. The rest is waiting for its turn, which is for gradients that let it go on, and the optimizer.
 void print_pipeline(const json& pipeline) {
   std::printf("\nA transformer trained by %zu processes as a pipeline, beside one: a step\n",
               pipeline.begin().value()["pipeline"]["workers"].size());
@@ -79,10 +80,16 @@ void print_pipeline(const json& pipeline) {
     const double cpu = many["cpu"].get<double>(), cpu_alone = one["cpu"].get<double>();
     std::printf("  %-12s %6.1f ms, one process %6.1f ms: %.2fx the time, %.2fx the work; optimizer %.1f ms\n",
                 schedule.c_str(), wall, alone, wall / alone, cpu / cpu_alone, many["optimizer"].get<double>());
+    std::printf(
+        "      a worker has to wait for %.0f %% of a step by the schedule; fetching an input that is there: %s\n",
+        100 * both["bubble"].get<double>(), readable_time(both["message"].get<Sample>().p50).c_str());
     for (const auto& worker : many["workers"]) {
       const double forward = worker["forward"].get<double>(), backward = worker["backward"].get<double>();
-      std::printf("      a worker:  forward %5.1f ms  backward %5.1f ms  else %5.1f ms  micro-batches kept %d\n",
-                  forward, backward, std::max(wall - forward - backward, 0.0), worker["kept"].get<int>());
+      const double input = worker["input"].get<double>(), busy = forward + backward;
+      std::printf(
+          "      a worker:  forward %5.1f ms  backward %5.1f ms  input %5.1f ms  turn %5.1f ms: %2.0f %% waiting, ",
+          forward, backward, input, std::max(wall - busy - input, 0.0), 100 * std::max(1 - busy / wall, 0.0));
+      std::printf("micro-batches kept %d\n", worker["kept"].get<int>());
     }
   }
 }
@@ -90,11 +97,13 @@ void print_pipeline(const json& pipeline) {
 void print_checkpoint(const json& checkpoint) {
   const auto bytes = checkpoint["bytes"].get<size_t>();
   std::printf("\nA checkpoint of %s that another worker holds\n", readable_bytes(bytes).c_str());
-  for (const char* what : {"save", "write and fsync", "load", "read"}) {
+  for (const char* what : {"save", "write and fsync", "load", "read", "load, cached", "read, cached"}) {
     const auto sample = checkpoint[what].get<Sample>();
     std::printf("  %-16s %9s  %6.0f MB/s\n", what, readable_time(sample.p50).c_str(),
                 static_cast<double>(bytes) / sample.p50);
   }
+  const double left = checkpoint["left in the cache"].get<double>();
+  if (left > 0.01) std::printf("  %.0f %% of the files stayed in the page cache, where they should not\n", 100 * left);
 }
 
 }  // namespace

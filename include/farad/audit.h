@@ -191,13 +191,19 @@ struct Report {
   Verdict verdict = Verdict::Broken;
   std::vector<Finding> findings;
   uint64_t updates = 0;
-  std::vector<uint64_t> staleness;  ///< how many updates were so many versions late
+  std::vector<uint64_t> staleness;                         ///< how many updates were so many versions late
+  std::vector<std::vector<uint64_t>> staleness_by_worker;  ///< the same of each
   double seconds = 0;
 
-  bool passed() const { return verdict != Verdict::Broken; }
+  /// Never where a defect was planted: then the training fails its checks, or, which is worse, the audit has not
+  /// noticed.
+  bool passed() const { return verdict != Verdict::Broken && !planted; }
   const Finding* find(const std::string& check) const;
   /// The checks that failed, in their order.
   std::vector<std::string> failed() const;
+  /// Whether updates were later than N workers of equal speed make them: more than 2 N on the mean, or 10 N at most. No
+  /// defect, as a process that is not scheduled for a while does that; but a reason to look at the machine.
+  bool unusually_late() const;
 
   std::string json() const;
   /// For people; its last line is the answer.

@@ -31,8 +31,10 @@ struct BackwardOptions {
   bool retain_graph = false;                  ///< implied by create_graph
   bool create_graph = false;                  ///< gradients are differentiable, across workers too
   Mode mode = Mode::Smart;
-  std::chrono::milliseconds timeout{0};  ///< for the whole pass; none by default
-  bool deterministic = false;            ///< a fixed order of summation: equal runs give equal bits
+  std::chrono::milliseconds timeout{0};  ///< for the whole pass, but no node is stopped that runs; none by default
+  /// A fixed order of summation: equal runs give equal bits, on the same workers. No order is fixed among calls that
+  /// several threads make in one context, among passes that run at once, and among the checkpoints of a pass.
+  bool deterministic = false;
 };
 
 /// The gradients of one context on one worker: pairs of leaf and gradient, in the order in which leaves were reached.
@@ -115,7 +117,7 @@ class Context {
   /// context's; no `.grad` is touched. All or nothing: throws Aborted, naming the worker and the node, if the pass
   /// fails anywhere, and no gradient of it is seen. Several passes may run at once.
   void backward(std::vector<at::Tensor> roots, BackwardOptions options = {});
-  /// Of roots that live elsewhere.
+  /// Of roots that live elsewhere. To fetch them counts for options.timeout too, and may throw what to_here() does.
   void backward(std::vector<RRef<at::Tensor>> roots, BackwardOptions options = {});
 
   /// This worker's, of all passes that have succeeded.
@@ -124,8 +126,9 @@ class Context {
   at::Tensor gradient(const at::Tensor& leaf) const;
 
   /// The graph of this context over all workers, for Graphviz. With `losses` of this worker, what they lead to is
-  /// marked, and each node says in brackets how many gradients a pass from them would bring it.
-  std::string dot(const std::vector<at::Tensor>& losses = {}) const;
+  /// marked, and each node says in brackets how many gradients a pass from them would bring it. What made `beside`, of
+  /// this worker too, is drawn as well, whether anything leads there or not.
+  std::string dot(const std::vector<at::Tensor>& losses = {}, const std::vector<at::Tensor>& beside = {}) const;
 
  private:
   friend class ContextScope;

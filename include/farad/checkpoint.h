@@ -76,8 +76,11 @@ struct TensorsOf<std::pair<A, B>> : TensorsOfTuple<std::pair<A, B>, A, B> {};
 /// tensors: one, or a vector, array, pair or tuple of them. Where gradients are recorded its floating-point results
 /// always require one.
 ///
-/// fn must do the same both times. This worker's random numbers are the same again; those that functions on other
-/// workers draw are not. Its gradients cannot be differentiated: create_graph through it is an error.
+/// fn must do the same both times. This process's random numbers are the same again; those that functions on other
+/// workers draw are not. libtorch has one generator for all threads of a process, and it is set back while fn runs
+/// again: nothing else in the process may draw from it then, so two checkpoints that draw are not to be computed again
+/// at once. A generator that fn makes and seeds itself has no such limit. Its gradients cannot be differentiated:
+/// create_graph through it is an error.
 template <class F, class... A>
 auto checkpoint(F fn, A&&... inputs) {
   using Inputs = std::tuple<std::decay_t<A>...>;

@@ -60,28 +60,37 @@ class Group {
   int rank() const;  ///< of this worker, among the members
   int size() const;
 
+  /// The same at all members. Gradient: Sum hands back the sum of all members' gradients of the result, Mean that
+  /// divided by the number of members; of Max, Min and Product it goes on as said above.
   at::Tensor all_reduce(at::Tensor input, Op op = Op::Sum);
-  /// Of all members, in order; shapes may differ.
+  /// Of all members, in order; shapes may differ. Gradient: the sum of all members' gradients of this one's slice.
   std::vector<at::Tensor> all_gather(at::Tensor input);
-  /// The same, put together along `dim`, in which sizes may differ.
+  /// The same, put together along `dim`, in which sizes may differ. Gradient: the same, of this member's part.
   at::Tensor all_gather_cat(at::Tensor input, int64_t dim = 0);
-  /// The reduction of what all members gave for this one: inputs[i] is for member i.
+  /// The reduction of what all members gave for this one: inputs[i] is for member i. Gradient: inputs[i] gets what the
+  /// op makes of that of member i's result: of Sum, that itself.
   at::Tensor reduce_scatter(std::vector<at::Tensor> inputs, Op op = Op::Sum);
-  /// inputs[i] goes to member i; what came from member i is the i-th of the result. Shapes may differ.
+  /// inputs[i] goes to member i; what came from member i is the i-th of the result. Shapes may differ. Gradient: the
+  /// same the other way: inputs[i] gets that of what member i has of it.
   std::vector<at::Tensor> all_to_all(std::vector<at::Tensor> inputs);
-  /// The root's input. What the others give is beside it, and may be undefined.
+  /// The root's input. What the others give is beside it, and may be undefined. Gradient: the root gets the sum of all
+  /// members' gradients.
   at::Tensor broadcast(at::Tensor input, int root);
-  /// At the root; elsewhere empty.
+  /// At the root; elsewhere empty. Gradient: each gets what the op makes of that of the root's result: of Sum, that
+  /// itself.
   at::Tensor reduce(at::Tensor input, int root, Op op = Op::Sum);
-  /// At the root, of all members; elsewhere as many empty ones. Shapes may differ.
+  /// At the root, of all members; elsewhere as many empty ones. Shapes may differ. Gradient: each gets that of its
+  /// slice at the root.
   std::vector<at::Tensor> gather(at::Tensor input, int root);
   /// This member's of the root's inputs. What the others give is beside them, and may be none. Shapes may differ.
+  /// Gradient: the root's inputs[i] gets that of member i's result.
   at::Tensor scatter(std::vector<at::Tensor> inputs, int root);
-  /// To one member, which calls recv; no other takes part. Does not wait for it. Empty.
+  /// To one member, which calls recv; no other takes part. Does not wait for it. Empty. Gradient: that of what recv
+  /// gave.
   at::Tensor send(at::Tensor input, int to);
-  /// What it sent. `beside` is for second derivatives, see above.
+  /// What it sent, and its gradient goes back there. `beside` is for second derivatives, see above.
   at::Tensor recv(int from, at::Tensor beside = {});
-  /// Each member's input goes `by` members on, and around.
+  /// Each member's input goes `by` members on, and around. Gradient: it comes back from there, by -`by`.
   at::Tensor shift(at::Tensor input, int by);
   /// Returns when every member has called it.
   void barrier();

@@ -14,7 +14,7 @@ class Error : public c10::Error {
   explicit Error(const std::string& message);
 };
 
-/// A peer ended, was cut off, or was silent for longer than `lost_after`.
+/// A peer ended, was cut off, or was silent for `lost_after`.
 class PeerLost : public Error {
  public:
   using Error::Error;

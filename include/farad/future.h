@@ -33,10 +33,28 @@ class FutureHost {
   virtual ~FutureHost() = default;
   /// Returns when core.ready() or at the deadline.
   virtual void wait(FutureCore& core, std::chrono::steady_clock::time_point deadline) = 0;
-  virtual void run(std::function<void()> continuation) = 0;
+  virtual void run(std::function<void()> continuation) = 0;  ///< see Refusal
   /// A continuation that will see what is current on this thread now: its context, its grad mode.
   virtual std::function<void()> bind(std::function<void()> continuation) { return continuation; }
   virtual std::chrono::steady_clock::time_point now() const = 0;  ///< a simulated one has its own clock
+};
+
+/// The worker that this thread runs for (Worker::current()), as a host; null elsewhere.
+std::shared_ptr<FutureHost> current_host();
+
+/// A host that has no thread for what comes next runs it all the same, inside one of these: it is to fail with `why`,
+/// and to do nothing else that may last.
+class Refusal {
+ public:
+  explicit Refusal(std::exception_ptr why);
+  ~Refusal();
+  Refusal(const Refusal&) = delete;
+  /// Null if there is none on this thread.
+  static std::exception_ptr here();
+
+ private:
+  const std::exception_ptr why_;
+  const Refusal* const before_;
 };
 
 /// The part of a future that does not depend on its type: whether it is ready, who waits, what comes next.
@@ -59,6 +77,9 @@ class FutureCore {
   }
   /// Runs `next` once ready, also if that is now: at the host, or without one on the thread that completes.
   void when_ready(std::function<void()> next);
+  /// The same at `host`, or as above without one, and so that `next` sees what is current on this thread now. That of a
+  /// future that has one, or what current_host() gives.
+  void when_ready_at(const std::shared_ptr<FutureHost>& host, std::function<void()> next);
   /// Like when_ready, but on the thread that completes; for what is short and takes no lock. Gives what forget() takes.
   uint64_t notify(std::function<void()> wake);
   /// Who was to be told does not wait any more. Nothing happens if that was called, or is about to be.
@@ -77,12 +98,13 @@ class FutureCore {
 
   /// Gives what it was that was cancelled: `[rpc] call of "f" to worker1`; empty if nobody knows.
   std::string cancel();
-  /// Called at most once, if somebody cancels before it is ready; gives what it stopped, for the error.
+  /// By one of those who waited for it, who does so no longer: cancel() if somebody has set what to tell, or sets it
+  /// later. A future that nobody could stop stays as it is, because others may wait for it as well.
+  std::string give_up();
+  /// Called at most once, if somebody cancels before it is ready, or has: then at once. Gives what it stopped, for the
+  /// error.
   void set_cancel(std::function<std::string()> hook);
   const std::shared_ptr<FutureHost>& host() const { return host_; }
-  std::function<void()> bind(std::function<void()> continuation) const {
-    return host_ ? host_->bind(std::move(continuation)) : continuation;
-  }
 
  private:
   bool claim();
@@ -94,6 +116,8 @@ class FutureCore {
   std::mutex mutex_;
   std::atomic<bool> ready_{false};
   bool completing_ = false;
+  bool cancelled_ = false;
+  bool given_up_ = false;  // when there was nobody to tell
   std::exception_ptr error_;
   uint64_t told_ = 0;  // how often notify() was called
   std::vector<std::pair<uint64_t, std::function<void()>>> wakes_;
@@ -101,6 +125,14 @@ class FutureCore {
   std::function<std::string()> cancel_;
   std::function<void()> reader_;  // Constant once ready.
 };
+
+/// Gives `core` up, if anybody has it still: the hook of what comes of it.
+inline std::function<std::string()> canceller(const std::weak_ptr<FutureCore>& core) {
+  return [core] {
+    const auto origin = core.lock();
+    return origin ? origin->give_up() : std::string();
+  };
+}
 
 /// A future of nothing still has to hold something.
 struct Nothing {};
@@ -192,18 +224,18 @@ class Future {
   }
 
   /// `fn` gets the value once it is there; the result is a future of what `fn` returns (of R, if that is a Future<R>).
-  /// An error passes `fn` by and appears in the result.
+  /// An error passes `fn` by and appears in the result. `fn` runs on a thread of the worker whose future this is, or,
+  /// if it is nobody's, of the worker that then() is called for; without one, on the thread that completes it.
   template <class F>
   auto then(F fn) const {
     using Returned = typename detail::ThenResult<F, T>::type;
     using R = typename detail::FutureValue<std::decay_t<Returned>>::type;
-    Promise<R> promise(state().host());
-    promise.future().core()->set_cancel([weak = std::weak_ptr(state_)] {
-      auto origin = weak.lock();
-      return origin ? origin->cancel() : std::string();
-    });
-    state().when_ready(state().bind([self = *this, promise, fn = detail::copyable(std::move(fn))]() mutable {
+    const auto host = state().host() ? state().host() : detail::current_host();
+    Promise<R> promise(host);
+    promise.future().core()->set_cancel(detail::canceller(state_));
+    state().when_ready_at(host, [self = *this, promise, fn = detail::copyable(std::move(fn))]() mutable {
       if (self.state().error()) return promise.set_exception(self.state().error());
+      if (const auto why = detail::Refusal::here()) return promise.set_exception(why);
       try {
         auto call = [&]() -> Returned {
           if constexpr (std::is_void_v<T>) {
@@ -223,11 +255,12 @@ class Future {
       } catch (...) {
         promise.set_exception(std::current_exception());
       }
-    }));
+    });
     return promise.future();
   }
 
-  /// If it is not ready, it becomes so with Cancelled, and whoever works on it is told.
+  /// If it is not ready, it becomes so with Cancelled, and whoever works on it is told: the function that was called, a
+  /// promise's on_cancel(), and those behind it where it came of others. A promise that did not ask to be told stays.
   void cancel() const { state().cancel(); }
 
   /// For those who build on futures: the part that does not depend on T.
@@ -273,13 +306,15 @@ class Promise {
   }
   void set_exception(std::exception_ptr error) const { hold_->state->fail(std::move(error)); }
 
-  /// Called at most once, on the cancelling thread, if the future is cancelled before it is ready.
+  /// Called at most once, on the cancelling thread, if the future is cancelled before it is ready; at once, if it has
+  /// been already.
   void on_cancel(std::function<void()> hook) const {
     hold_->state->set_cancel([hook = std::move(hook)] { return hook(), std::string(); });
   }
 
-  /// Takes whatever `other` becomes.
+  /// Takes whatever `other` becomes. Whoever cancels the future tells those who work on `other`.
   void follow(Future<T> other) const {
+    hold_->state->set_cancel(detail::canceller(other.state_));
     other.state().when_ready([self = *this, other] {
       if (other.state_->error()) return self.set_exception(other.state_->error());
       auto& state = *self.hold_->state;
@@ -301,6 +336,7 @@ class Promise {
 };
 
 /// All values in order, once all are there; the first error, as soon as there is one. Of Future<void>: a Future<void>.
+/// Whoever cancels it tells those who work on any that is not ready.
 template <class T>
 Future<detail::All<T>> when_all(std::vector<Future<T>> futures) {
   Promise<detail::All<T>> promise(futures.empty() ? nullptr : futures.front().state().host());
@@ -308,6 +344,22 @@ Future<detail::All<T>> when_all(std::vector<Future<T>> futures) {
     promise.set_value();
     return promise.future();
   }
+  std::vector<std::weak_ptr<detail::FutureCore>> cores;
+  for (const auto& future : futures) cores.push_back(future.core());
+  promise.future().core()->set_cancel([cores = std::move(cores)] {
+    std::string what;
+    std::exception_ptr thrown;  // by what one was told; the others hear of it all the same
+    for (const auto& core : cores) {
+      try {
+        const auto stopped = detail::canceller(core)();
+        if (what.empty()) what = stopped;
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+    }
+    if (thrown) std::rethrow_exception(thrown);
+    return what;
+  });
   auto left = std::make_shared<std::atomic<size_t>>(futures.size());
   for (const auto& future : futures) {
     future.state().when_ready([future, futures, promise, left] {

@@ -22,7 +22,7 @@ namespace detail {
 struct ModuleState {
   std::map<std::string, at::Tensor> tensors;  ///< parameters and buffers
   std::vector<std::string> frozen;            ///< parameters that require no gradient
-  bool training = true;
+  std::map<std::string, bool> training;       ///< of each module in it, by name; its own has none
   FARAD_FIELDS(tensors, frozen, training)
 };
 

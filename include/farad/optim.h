@@ -47,14 +47,15 @@ class AnyOptimizer {
 
   /// Writes the parameters and what the optimizer remembers of them into a directory of this worker: safetensors files,
   /// and a manifest with their sizes and checksums. If it fails or the process ends meanwhile, the checkpoint that was
-  /// there before is still there.
+  /// there before is still there. Throws Error, and changes nothing, if that is one of other optimizers or of other
+  /// numbers of parameters, or if a manifest there is none of ours.
   void save(const std::string& directory);
   /// Makes parameters, what is remembered and learning rates what they were: at all owners or at none. The optimizer
   /// has to have been made with as many parameters, in the same order and with the same options; where they live does
   /// not matter. Throws Error, naming the file, if one is missing, torn, changed or none of ours.
   void load(const std::string& directory);
 
-  /// Of every parameter group, from the next step on.
+  /// Of every parameter group, from the next step on. A Schedule goes from there.
   void set_lr(double lr);
   /// Of the first.
   double lr() const;
@@ -70,6 +71,10 @@ class AnyOptimizer {
   AnyOptimizer(Worker& worker, std::vector<Settled> groups);
 
  private:
+  friend class Schedule;
+  /// Of what the group was made with, or set_lr() has set since; unlike lr(), not what a checkpoint or a Schedule says.
+  void scale_lr(size_t group, double factor);
+
   std::unique_ptr<optim::Coordinator> coordinator_;
 };
 

@@ -15,17 +15,20 @@ namespace farad {
 ///
 /// Passing an RRef to a call lends it to the callee; the owner frees the value once no worker holds a handle. T may be
 /// anything the owner can hold, also what cannot travel. Any thread may use its own copy; one copy is not shared
-/// between threads.
+/// between threads. An RRef<void> is what `remote` of a function without result gives: to_here() waits until it has
+/// run.
 template <class T>
 class RRef {
+  using Value = detail::Stored<T>;
+
  public:
   /// A reference to nothing: only assignment makes sense.
   RRef() = default;
   explicit RRef(std::shared_ptr<detail::RefHandle> handle) : handle_(std::move(handle)) {}
 
   /// Owned here.
-  static RRef local(Worker& worker, T value, const std::source_location& where = std::source_location::current()) {
-    return RRef(detail::own(worker, std::make_shared<T>(std::move(value)), where));
+  static RRef local(Worker& worker, Value value, const std::source_location& where = std::source_location::current()) {
+    return RRef(detail::own(worker, std::make_shared<Value>(std::move(value)), where));
   }
 
   WorkerInfo owner() const { return detail::owner_of(handle()); }
@@ -42,7 +45,7 @@ class RRef {
   }
 
   /// The value itself, on the owner; elsewhere throws.
-  T& local_value() const { return *static_cast<T*>(detail::value_of(handle())); }
+  Value& local_value() const { return *static_cast<Value*>(detail::value_of(handle())); }
 
   /// Runs Fn(T&, args...) or the member function at the owner, and gives its result.
   template <auto Fn, class... A>

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 namespace farad {
 
@@ -18,8 +17,9 @@ RateFactor cosine_decay(int64_t steps, double least = 0);
 /// From `first` up to 1 along a line, over that many steps; then `next`, which begins to count there.
 RateFactor linear_warm_up(int64_t steps, double first, RateFactor next = {});
 
-/// Sets the learning rates of an optimizer as steps go by; of each parameter group in proportion to what it was at the
-/// beginning. `optimizer` must outlive it. One thread, which is the one that steps.
+/// Sets the learning rates of an optimizer as steps go by; of each parameter group in proportion to the rate of its
+/// options, or to what set_lr() has set since. A checkpoint that is loaded changes nothing about that: say by resume()
+/// after how many steps it was saved. `optimizer` must outlive it. One thread, which is the one that steps.
 ///
 ///     farad::Schedule schedule(optimizer, farad::linear_warm_up(100, 0.01, farad::cosine_decay(10'000)));
 ///     ...
@@ -38,7 +38,6 @@ class Schedule {
  private:
   AnyOptimizer& optimizer_;
   const RateFactor factor_;
-  std::vector<double> rates_;  // at the beginning, by group
   int64_t steps_ = 0;
 };
 

@@ -74,7 +74,8 @@ struct Update {
 ///
 /// Where gradients of several are brought together, they are their mean, and the update has its contributions. Under
 /// Averaged it is told of each step on the process's own copy, whose version is that of the last average, and of each
-/// average that this process has made for all, with contributions and without gradients.
+/// average that this process has made for all, with contributions and without gradients; where a copy among them was
+/// late, the values before take part too.
 ///
 /// Under Locked an update that was told of can still be undone, if its process is killed right after; then another one
 /// of the same version follows, and the last one told of is the one that counts.
@@ -92,12 +93,13 @@ struct Options {
   /// Of create(), under Managed: how many gradients a worker may have waiting for the manager, up to 8.
   int queue = 2;
   /// Managed: the manager applies the mean of so many gradients, or of those that came within a time from the first on.
+  /// A worker that does its work, because it ended, waits for none and applies by its own `gather`.
   int gather = 1;
   std::chrono::milliseconds gather_within{10};
   /// Averaged: step() averages after so many steps of this process; 0 = only average() does.
   int average_every = 16;
   /// Averaged: how long the members that have come wait for one that is late before they go on without it. 0 = as long
-  /// as it lives.
+  /// as it lives. What they average meanwhile stays when the late one comes: see average().
   std::chrono::milliseconds wait_for_late{0};
   /// Of this process. Costs nothing if there is none.
   Observer observer = {};
@@ -208,7 +210,8 @@ class Model {
   ///   Managed: returns once the gradients are left for the manager, which may be at once. If a manager ends, whoever
   ///     waits for it does its work.
   ///   Averaged: steps the copy of this process, by an optimizer of its own, and then averages if it is time to. If
-  ///     only that fails, the step stands, and the next one tries to average again.
+  ///     only that fails, the step stands, and the next one tries to average again. That counts no step twice, also if
+  ///     the average came about after all.
   Update step(double samples = 1);
   /// By those of another module.
   template <class Module>
@@ -218,6 +221,18 @@ class Model {
   }
   Update step(std::vector<at::Tensor> gradients, double samples = 1);
 
+  /// backward() from `loss` and a step by what it gives, as one: farad's engine takes less time than libtorch's for a
+  /// small graph, and no `.grad` is read, left or cleared. Parameters that the loss does not reach stay. Leaves that
+  /// are none of the module's get nothing, and calls to other workers belong into a Context's backward: with one in the
+  /// graph this throws, and changes nothing.
+  Update learn(const at::Tensor& loss, double samples = 1);
+  /// The same where the loss was computed from another module.
+  template <class Module>
+    requires(!std::is_arithmetic_v<Module>)
+  Update learn(const at::Tensor& loss, Module& module, double samples = 1) {
+    return learn_by(loss, detail::tensors_of(module), samples);
+  }
+
   /// Managed: makes this process the manager, unless another one that lives is, and applies one update by the gradients
   /// that come within `wait`, or that are there if that is 0. By how many: 0 if none came. Who manages calls this in a
   /// loop.
@@ -225,7 +240,9 @@ class Model {
   /// Managed: waits until all that this process has submitted is applied.
   void settle();
   /// Averaged: the copies of all members become their mean, weighted by the samples since the last time; waits for
-  /// them. Gives the version of it. What optimizers remember stays with each process.
+  /// them. Gives the version of it. What optimizers remember stays with each process. A copy without which others have
+  /// averaged since it was last renewed, because it was late or is new, has the weight of its samples beside all that
+  /// went into those averages, and so replaces nothing that they have brought.
   uint64_t average();
 
   struct Snapshot {
@@ -239,7 +256,8 @@ class Model {
 
   /// Writes all of it, what the optimizer remembers included, as it was at one instant, into a directory, where it
   /// replaces an earlier one at once or not at all. Training goes on meanwhile. (Under Averaged, the last average: what
-  /// the members' own optimizers remember is not in there.)
+  /// the members' own optimizers remember is not in there.) Throws, and changes nothing, if what is there is of another
+  /// optimizer or number of parameters, or no checkpoint of ours.
   void save(const std::string& directory);
   /// The model becomes what was saved, its version and learning rate too, and goes on from there to the bit. Throws,
   /// and changes nothing, naming what differs, if it was of another module or optimizer. Nobody may step meanwhile
@@ -262,6 +280,7 @@ class Model {
   static Model attach(const std::string& name, std::vector<detail::NamedTensor> tensors, Options options);
   uint64_t pull(std::vector<detail::NamedTensor> into, bool average);
   Update step_by(const std::vector<detail::NamedTensor>& tensors, double samples);
+  Update learn_by(const at::Tensor& loss, const std::vector<detail::NamedTensor>& tensors, double samples);
   State& state() const;
 
   std::unique_ptr<State> state_;

@@ -51,32 +51,41 @@ Lateness effect_of_staleness(const Materials& all) {
 
 }  // namespace
 
-std::vector<uint64_t> staleness_of(const Evidence& evidence) {
-  std::vector<uint64_t> histogram;
+std::vector<std::vector<uint64_t>> staleness_of(const Evidence& evidence, int workers) {
+  std::vector<std::vector<uint64_t>> histograms(static_cast<size_t>(workers));
   for (const auto& update : evidence.applied) {
     for (const auto& part : update.parts) {
       const uint64_t late = staleness(evidence, update, part);
+      auto& histogram = histograms[static_cast<size_t>(part.worker)];
       if (histogram.size() <= late) histogram.resize(late + 1);
       ++histogram[late];
     }
   }
-  return histogram;
+  return histograms;
+}
+
+std::vector<uint64_t> sum_of(const std::vector<std::vector<uint64_t>>& histograms) {
+  std::vector<uint64_t> sum;
+  for (const auto& one : histograms) {
+    sum.resize(std::max(sum.size(), one.size()));
+    for (size_t late = 0; late < one.size(); ++late) sum[late] += one[late];
+  }
+  return sum;
 }
 
 Finding check_staleness(const Materials& all) {
-  const auto histogram = staleness_of(all.evidence);
-  double sum = 0, count = 0;
-  for (size_t late = 0; late < histogram.size(); ++late) {
-    sum += static_cast<double>(late) * static_cast<double>(histogram[late]);
-    count += static_cast<double>(histogram[late]);
+  const char* claim = "workers read the model anew for each gradient";
+  if (all.averages()) {  // They read their own copies, whose steps have no versions; the replay knows their values.
+    return finding("D1", claim, static_cast<double>(all.replay.other_values), 0,
+                   "gradients of values that their worker's copy did not have");
   }
-  const double mean = sum / std::max(1.0, count);
+  const auto histogram = sum_of(staleness_of(all.evidence, all.options.workers));
   // The times from reading to applying of one worker do not overlap if it reads anew each time. So each update of
   // another makes at most one of its own late, and the mean is at most the number of others, however slow anybody is.
   // Where a worker goes on while what it sent still waits, an update may fall into as many intervals as may wait.
   const int at_once = all.options.policy == shared::Policy::Managed ? shared::Options().queue + 1 : 1;
   const auto late = effect_of_staleness(all);
-  return finding("D1", "workers read the model anew for each gradient", mean, all.options.workers * at_once - 1,
+  return finding("D1", claim, mean_lateness(histogram), all.options.workers * at_once - 1,
                  "mean staleness; most " + std::to_string(histogram.empty() ? 0 : histogram.size() - 1) +
                      "; meanwhile the parameters moved by " + number(late.moved) +
                      ", cosine with the gradient of the moment " + number(late.cosine));

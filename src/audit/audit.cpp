@@ -125,7 +125,8 @@ Report run(const Training& training, const Options& options) {
   all.evidence.replayed = all.replay.values;
   report.findings = findings_of(all);
   report.updates = all.evidence.applied.size();
-  report.staleness = staleness_of(all.evidence);
+  report.staleness_by_worker = staleness_of(all.evidence, options.workers);
+  report.staleness = sum_of(report.staleness_by_worker);
   report.verdict = verdict_of(report);
   report.seconds = std::chrono::duration<double>(base::Clock::now() - begun).count();
   return report;

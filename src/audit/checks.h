@@ -50,8 +50,13 @@ Finding check_tearing(const Materials& all);    // D3
 Finding check_replay(const Materials& all);     // D4
 Finding check_optimizer(const Materials& all);  // D5
 
-/// How many updates were so many versions late.
-std::vector<uint64_t> staleness_of(const Evidence& evidence);
+/// How many updates of each worker were so many versions late.
+std::vector<std::vector<uint64_t>> staleness_of(const Evidence& evidence, int workers);
+/// Of all of them together.
+std::vector<uint64_t> sum_of(const std::vector<std::vector<uint64_t>>& histograms);
+
+/// How late one was on the mean; 0 if there is none.
+double mean_lateness(const std::vector<uint64_t>& histogram);
 
 /// "1.5e-12"; whole numbers as such.
 std::string number(double value);

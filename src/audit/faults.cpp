@@ -15,6 +15,8 @@ const std::vector<Fault>& faults() {
   using shared::Policy;
   // Where all wait for all, one that brings nothing, or brings it twice, is an error and no silent defect.
   static const std::vector<Policy> one_by_one{Policy::Locked, Policy::Hogwild, Policy::Managed};
+  // Where writes race, what the optimizer remembers is not what one process would, and D5 cannot tell more.
+  static const std::vector<Policy> without_races{Policy::Locked, Policy::AllReduced, Policy::Managed, Policy::Averaged};
   static const std::vector<Fault> all{
       {"accumulate", "B2", "gradients are never cleared: the optimizer gets the sum of all so far"},
       {"freeze-first", "B2", "the optimizer gets a worker's first gradient for ever"},
@@ -27,12 +29,14 @@ const std::vector<Fault>& faults() {
        "gradients of unequal numbers of samples are averaged as if they were equal",
        2,
        {Policy::AllReduced}},
-      {"stale-average", "D5", "the moving average is read once and never again"},
-      {"private-optimiser", "D5/B5", "each process has moments and a count of steps of its own", 2, one_by_one},
-      {"private-step", "D5", "Adam's moments are shared, its count of steps is not", 2, one_by_one},
+      {"stale-average", "D5", "the moving average is read once and never again", 1, without_races},
+      // Elsewhere one process steps for all, or each means to have an optimizer of its own.
+      {"private-optimiser", "D5/B5", "each process has moments and a count of steps of its own", 2, {Policy::Locked}},
+      {"private-step", "D5", "Adam's moments are shared, its count of steps is not", 2, {Policy::Locked}},
       {"wrong-graph", "A1/A5", "a parameter is not in the graph that is differentiated"},
       {"no-resync", "D1", "a worker reads the model once and never again"},
       {"same-seed", "B5", "all workers draw the same batches", 2},
+      {"other-start", "B5", "workers begin with weights of their own", 2},
       {"no-lock", "D2/D3", "updates that are said to be one at a time are not", 2, {Policy::Locked}},
   };
   return all;

@@ -1,5 +1,6 @@
 #include "audit/replay.h"
 
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -118,13 +119,19 @@ class Room {
   std::vector<std::vector<uint64_t>> over_after_;  // the same, by updates
 };
 
-/// What is made of several gradients, parameter by parameter.
+/// What is made of several gradients, parameter by parameter. One that only some have counts as zero for the others;
+/// one that nobody has is none.
 std::vector<at::Tensor> mean_of(const std::vector<std::vector<at::Tensor>>& all, const std::vector<double>& samples) {
   if (all.size() == 1) return all.front();
   std::vector<at::Tensor> means;
   for (size_t i = 0; i < all.front().size(); ++i) {
+    const auto known = std::find_if(all.begin(), all.end(), [&](const auto& one) { return one[i].defined(); });
+    if (known == all.end()) {
+      means.emplace_back();
+      continue;
+    }
     std::vector<at::Tensor> parts;
-    for (const auto& one : all) parts.push_back(one[i]);
+    for (const auto& one : all) parts.push_back(one[i].defined() ? one[i] : at::zeros_like((*known)[i]));
     means.push_back(weighted_mean(parts, samples));
   }
   return means;

@@ -45,15 +45,6 @@ double value_of(const Report& report, const char* check) {
   return found ? found->value : 0;
 }
 
-double mean_staleness(const Report& report) {
-  double sum = 0, count = 0;
-  for (size_t late = 0; late < report.staleness.size(); ++late) {
-    sum += static_cast<double>(late) * static_cast<double>(report.staleness[late]);
-    count += static_cast<double>(report.staleness[late]);
-  }
-  return sum / std::max(1.0, count);
-}
-
 /// So late was this part of the updates, or less.
 size_t quantile(const std::vector<uint64_t>& histogram, double part) {
   uint64_t all = 0, seen = 0;
@@ -63,6 +54,25 @@ size_t quantile(const std::vector<uint64_t>& histogram, double part) {
     if (static_cast<double>(seen) >= part * static_cast<double>(all)) return late;
   }
   return 0;
+}
+
+json as_json(const std::vector<uint64_t>& histogram) {
+  return {{"mean", mean_lateness(histogram)},
+          {"p50", quantile(histogram, 0.5)},
+          {"p99", quantile(histogram, 0.99)},
+          {"max", quantile(histogram, 1)},
+          {"histogram", histogram}};
+}
+
+/// Of all, and of each under its number.
+json staleness_in(const Report& report) {
+  auto staleness = as_json(report.staleness);
+  staleness["flagged"] = report.unusually_late();
+  auto& workers = staleness["workers"] = json::object();
+  for (size_t i = 0; i < report.staleness_by_worker.size(); ++i) {
+    workers[std::to_string(i)] = as_json(report.staleness_by_worker[i]);
+  }
+  return staleness;
 }
 
 json injected(const Report& report) {
@@ -102,17 +112,21 @@ json as_json(const Report& report) {
           {"passed", report.passed()},
           {"answer", answer_of(report)},
           {"updates", report.updates},
-          {"staleness",
-           {{"mean", mean_staleness(report)},
-            {"p50", quantile(report.staleness, 0.5)},
-            {"p99", quantile(report.staleness, 0.99)},
-            {"max", quantile(report.staleness, 1)},
-            {"histogram", report.staleness}}},
+          {"staleness", staleness_in(report)},
           {"seconds", report.seconds},
           {"findings", std::move(findings)}};
 }
 
 }  // namespace
+
+double mean_lateness(const std::vector<uint64_t>& histogram) {
+  double sum = 0, count = 0;
+  for (size_t late = 0; late < histogram.size(); ++late) {
+    sum += static_cast<double>(late) * static_cast<double>(histogram[late]);
+    count += static_cast<double>(histogram[late]);
+  }
+  return sum / std::max(1.0, count);
+}
 
 std::string number(double value) {
   char text[32];
@@ -168,7 +182,11 @@ Verdict verdict_of(const Report& report) {
 }
 
 std::string answer_of(const Report& report) {
-  const std::string late = "late by " + number(mean_staleness(report)) + " updates on the mean and " +
+  if (report.planted && !caught(*report.planted, report)) {
+    return "the audit has not found the defect that was planted, " + report.planted->name + ", by " +
+           report.planted->caught_by + ", which has to find it";
+  }
+  const std::string late = "late by " + number(mean_lateness(report.staleness)) + " updates on the mean and " +
                            std::to_string(quantile(report.staleness, 1)) + " at most";
   switch (report.verdict) {
     case Verdict::Exact:
@@ -207,6 +225,11 @@ std::vector<std::string> Report::failed() const {
     if (one.outcome == Outcome::Failed) checks.push_back(one.check);
   }
   return checks;
+}
+
+bool Report::unusually_late() const {
+  const double workers = options.workers;
+  return mean_lateness(staleness) > 2 * workers || static_cast<double>(quantile(staleness, 1)) > 10 * workers;
 }
 
 std::string Report::json() const {

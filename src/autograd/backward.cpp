@@ -2,6 +2,7 @@
 
 #include <farad/error.h>
 
+#include <exception>
 #include <string_view>
 #include <utility>
 
@@ -21,6 +22,15 @@ std::string message_of(const LocalContext& context, const Part& part) {
   return std::string(layer) + "backward pass " + std::to_string(part.id.number) + " of " + group.name_of(part.id.root) +
          " in context " + std::to_string(context.id().value) + " failed at " + group.name_of(part.failure.culprit) +
          ": " + std::string(what);
+}
+
+/// What others have to come to before a part goes on, if anything.
+std::string waits_of(const Part& part) {
+  std::string names;
+  for (const auto& deferred : part.deferred) {
+    if (deferred.begun.load() && !deferred.over.load()) names += (names.empty() ? "" : ", ") + deferred.node->name();
+  }
+  return names.empty() ? "" : "; it waits for others in " + names;
 }
 
 }  // namespace
@@ -72,15 +82,22 @@ void Backward::take_turn(const std::shared_ptr<LocalContext>& context, net::Cost
 
 // --- The thread that calls backward ---
 
+Limit Backward::limit_of(std::chrono::milliseconds timeout) const {
+  if (timeout.count() == 0) return {};
+  return {base::deadline_after(services_.fabric.runtime().now(), timeout), timeout, {}};
+}
+
 std::vector<at::Tensor> Backward::run(const std::shared_ptr<LocalContext>& context, Call call) {
   auto part = std::make_shared<Part>();
   part->options = call.options;
   part->roots = std::move(call.roots);
+  part->limit = call.limit;
   Work work;
   if (!context->begin(call.fast, encode(call.options), part, work)) {
     throw Error("[autograd] backward: context " + std::to_string(context->id().value) + " has ended");
   }
-  complete(context, *part, std::move(work), call.timeout);
+  part->limit.pass = part->id;
+  complete(context, *part, std::move(work));
   return part->evaluator ? part->evaluator->take_captured() : std::vector<at::Tensor>();
 }
 
@@ -92,10 +109,15 @@ void Backward::run_within(const RunningPass& outer, const std::vector<at::Tensor
   part->options.retain_graph = false;
   part->options.rerun = RerunId(make_id(context->group().self, reruns_.fetch_add(1, std::memory_order_relaxed) + 1));
   std::vector<at::Tensor> outputs;
-  {
+  std::exception_ptr failure;
+  try {
+    const CurrentScope afresh(&contexts_, context);  // Whatever happened before, it happens at the same paths.
     const RerunScope scope(part->options.rerun);
     outputs = compute();
+  } catch (...) {
+    failure = std::current_exception();
   }
+  part->limit = outer.part.limit;
   auto& roots = part->roots.emplace();
   roots.all_leaves = outer.part.options.accumulate;
   if (outer.part.is_root()) {
@@ -110,31 +132,48 @@ void Backward::run_within(const RunningPass& outer, const std::vector<at::Tensor
     roots.gradients.push_back(gradients[i]);
   }
   Work work;
-  if (!context->begin_within(outer.part.id, part, work)) throw Aborted("[autograd] the pass around it has ended");
-  complete(context, *part, std::move(work), std::chrono::milliseconds(0));
+  if (!context->begin_within(outer.part.id, part, failure != nullptr, work)) {
+    perform(context, context->forget(part->options.rerun));
+    if (failure) std::rethrow_exception(failure);
+    throw Aborted("[autograd] the pass around it has ended");
+  }
+  if (failure) {
+    // It leads nowhere, and nobody waits for it. But whoever has heard of it forgets, when the outer pass fails, what
+    // was recorded for it.
+    perform_here(context, work);
+    std::rethrow_exception(failure);
+  }
+  complete(context, *part, std::move(work));
   auto captured = part->evaluator->take_captured();
   for (size_t i = 0; i < captured.size(); i++) outer.part.evaluator->add_captured(i, std::move(captured[i]));
 }
 
-/// Runs what it can of a part that begins here with `work`, and waits in between, until there is nothing more to be
-/// done.
-void Backward::complete(const std::shared_ptr<LocalContext>& context, Part& part, Work&& work,
-                        std::chrono::milliseconds timeout) {
+/// Of a part that begins here with `work`. However this thread leaves it, the others do not wait for it for ever.
+void Backward::complete(const std::shared_ptr<LocalContext>& context, Part& part, Work&& work) {
+  try {
+    run_to_the_end(context, part, work);
+  } catch (...) {
+    fail(context, part.id, base::status_of(std::current_exception()));
+    throw;
+  }
+  if (!part.held && !part.committed) throw Aborted(message_of(*context, part));
+}
+
+/// Runs what it can, and waits in between, until there is nothing more to be done.
+void Backward::run_to_the_end(const std::shared_ptr<LocalContext>& context, Part& part, Work& work) {
   auto& driver = services_.fabric.driver();
-  const auto deadline = base::deadline_after(services_.fabric.runtime().now(), timeout);
   take_turn(context, cost_of_beginning_, [&] {
     perform_here(context, work);
     run_part(context, part);
   });
   while (true) {
     const auto waiter = driver.make_waiter();
-    if (!context->has_news(part, waiter) && !driver.wait(*waiter, deadline)) {
-      fail(context, part.id, {base::Code::Timeout, "not done in " + std::to_string(timeout.count()) + " ms"});
+    if (!context->has_news(part, waiter) && !driver.wait(*waiter, part.limit.deadline)) {
+      perform(context, timed_out(*context, part));
     }
-    if (context->is_over(part)) break;
+    if (context->is_over(part)) return;
     take_turn(context, cost_of_going_on_, [&] { run_part(context, part); });
   }
-  if (!part.held && !part.committed) throw Aborted(message_of(*context, part));
 }
 
 void Backward::wait_until_settled(const std::shared_ptr<LocalContext>& context) {
@@ -213,12 +252,13 @@ void Backward::run_part(const std::shared_ptr<LocalContext>& context, Part& part
     const RunningPassScope running_scope(running);
     while (!next.none()) {
       Work work;
-      if (auto status = run_next(context, part, next, running); status.ok()) {
+      if (part.limit.deadline != base::never && services_.fabric.runtime().now() >= part.limit.deadline) {
+        work = timed_out(*context, part);
+        context->next(part, next);
+      } else if (auto status = run_next(context, part, next, running); status.ok()) {
         context->ran(part, next, work);
       } else {
-        work = context->step([&](Passes& passes, Effects& effects) {
-          passes.fail(part.id, failure_of(context->group().self, status), effects);
-        });
+        work = failed(*context, part.id, status);
         context->next(part, next);
       }
       perform(context, std::move(work));
@@ -243,6 +283,7 @@ base::Status Backward::run_next(const std::shared_ptr<LocalContext>& context, Pa
   if (next.node == no_node) return {};
   if (part.plan->topology.roles[next.node] == Role::Recv) return part.evaluator->take(next.node, next.answer);
   if (auto status = part.plan->why_barred(next.node); !status.ok()) return status;
+  if (part.options.deterministic) set_path(&contexts_, path_of(path_of(0, part.id), next.node));
   running.node = part.plan->nodes[next.node];
   if (!part.deferred.empty()) {
     const auto found = part.deferred_by_node.find(running.node);
@@ -261,7 +302,8 @@ base::Status Backward::begin_deferred(const std::shared_ptr<LocalContext>& conte
   if (deferred.begun.exchange(true)) return {};
   try {
     deferred.node->begin(deferred.which, std::move(gradients),
-                         [this, context, part = part.shared_from_this(), node](DeferredNode::Result result) {
+                         [this, context, part = part.shared_from_this(), node, &deferred](DeferredNode::Result result) {
+                           deferred.over.store(true);
                            perform(context, context->completed(*part, {node, std::move(result), true}));
                          });
     return {};
@@ -270,10 +312,20 @@ base::Status Backward::begin_deferred(const std::shared_ptr<LocalContext>& conte
   }
 }
 
+Backward::Work Backward::failed(LocalContext& context, PassId pass, const base::Status& why) {
+  return context.step(
+      [&](Passes& passes, Effects& effects) { passes.fail(pass, failure_of(context.group().self, why), effects); });
+}
+
 void Backward::fail(const std::shared_ptr<LocalContext>& context, PassId pass, const base::Status& why) {
-  perform(context, context->step([&](Passes& passes, Effects& effects) {
-    passes.fail(pass, failure_of(context->group().self, why), effects);
-  }));
+  perform(context, failed(*context, pass, why));
+}
+
+/// One within it ends with it.
+Backward::Work Backward::timed_out(LocalContext& context, const Part& part) {
+  return failed(
+      context, part.limit.pass,
+      {base::Code::Timeout, "not done in " + std::to_string(part.limit.timeout.count()) + " ms" + waits_of(part)});
 }
 
 // --- What a pass wants done ---

@@ -42,8 +42,10 @@ class Backward {
     Roots roots;
     PassOptions options;
     bool fast = false;
-    std::chrono::milliseconds timeout{0};  ///< 0 = none
+    Limit limit = {};
   };
+  /// From now on; 0 = none.
+  Limit limit_of(std::chrono::milliseconds timeout) const;
   /// Returns when the pass has succeeded everywhere, with what was captured; throws Aborted if it has failed. Not where
   /// messages are taken in.
   std::vector<at::Tensor> run(const std::shared_ptr<LocalContext>& context, Call call);
@@ -76,8 +78,8 @@ class Backward {
   class Turn;
 
   void wait_until_settled(const std::shared_ptr<LocalContext>& context);
-  void complete(const std::shared_ptr<LocalContext>& context, Part& part, Work&& work,
-                std::chrono::milliseconds timeout);
+  void complete(const std::shared_ptr<LocalContext>& context, Part& part, Work&& work);
+  void run_to_the_end(const std::shared_ptr<LocalContext>& context, Part& part, Work& work);
   void begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun& begun);
   base::Status make_evaluator(Part& part, const Entries& entries);
   /// A thread's turn at a part, from when it has something to do until it has to wait.
@@ -95,11 +97,16 @@ class Backward {
   void keep(base::Rank to, Outbox::Letter letter);
   void post(std::vector<Outbox::Parcel> parcels);
   void post(Outbox::Parcel& parcel);
+  void record_sent(LocalContext& context, base::Rank to, PassMail& mail, const std::vector<at::Tensor>& tensors);
+  base::Status record_received(const std::shared_ptr<LocalContext>& context, net::Peer from, const PassMail& mail,
+                               const std::vector<at::Tensor>& tensors);
   /// `placed`: whether tensors lie on the devices they belong to.
   void on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> tensors, const base::Status& placed);
   void refuse(const std::shared_ptr<LocalContext>& context, net::Peer from, const PassMail& mail,
               const base::Status& why);
+  Work failed(LocalContext& context, PassId pass, const base::Status& why);
   void fail(const std::shared_ptr<LocalContext>& context, PassId pass, const base::Status& why);
+  Work timed_out(LocalContext& context, const Part& part);
 
   const Services services_;
   Contexts& contexts_;

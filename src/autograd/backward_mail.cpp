@@ -2,12 +2,40 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "autograd/backward.h"
+#include "autograd/current.h"
 #include "wire/device.h"
 
 namespace farad::autograd {
+
+namespace {
+
+constexpr char call_name[] = "a gradient";
+
+bool is_recorded(std::span<const at::Tensor> tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), needs_gradient);
+}
+
+/// Calls `each` with every answer, and its own of the tensors.
+template <class Each>
+void for_each_answer(const PassMessage& message, std::span<const at::Tensor> tensors, const Each& each) {
+  size_t state = 0, first = 0;
+  for (const auto& answer : message.answers) {
+    const auto states = std::span(message.states).subspan(state, answer.tensors);
+    const auto count = static_cast<size_t>(std::count(states.begin(), states.end(), TensorState::Tensor));
+    each(answer, tensors.subspan(first, count));
+    state += answer.tensors;
+    first += count;
+  }
+}
+
+/// The `number`-th pair of those that a message of a pass makes.
+PairId pair_of(const PassMail& mail, uint32_t number) { return PairId(mail.pair.value + number); }
+
+}  // namespace
 
 void Backward::post(std::vector<Outbox::Parcel> parcels) {
   for (auto& parcel : parcels) post(parcel);
@@ -24,10 +52,7 @@ void Backward::post(Outbox::Parcel& parcel) {
     mail.message = std::move(message);
     mail.living = context->begin_message(to, LocalContext::Kind::Pass);
     if (tensors.empty()) continue;
-    if (const auto send = mail.living ? recorder_.record_send(*context, to, "a gradient", tensors) : nullptr) {
-      mail.pair = send->passage().pair;
-      mail.recorded = send->num_inputs();
-    }
+    if (mail.living && is_recorded(tensors)) record_sent(*context, to, mail, tensors);
     if (all.empty()) {
       all = std::move(tensors);
     } else {
@@ -42,16 +67,47 @@ void Backward::post(Outbox::Parcel& parcel) {
     const auto& context = parcel.letters[i].context;
     const auto& mail = mails[i];
     if (sent.status.ok()) {
-      if (mail.recorded > 0) contexts_.went(context, mail.pair, {to, sent.incarnation});
+      for (uint32_t k = 0; k < mail.recorded; k++) contexts_.went(context, pair_of(mail, k), {to, sent.incarnation});
       continue;
     }
-    if (mail.recorded > 0) contexts_.drop(context, mail.pair);
+    for (uint32_t k = 0; k < mail.recorded; k++) contexts_.drop(context, pair_of(mail, k));
     if (sent.status.code() == base::Code::PeerLost) {
       perform(context, context->step([&](Passes& passes, Effects& effects) { passes.on_lost(to, effects); }));
     } else if (sent.status.code() != base::Code::Closed) {
       fail(context, mail.message.pass, sent.status);
     }
   }
+}
+
+/// A pair for each answer: which of them go in one message is chance, and must not show in the graph.
+void Backward::record_sent(LocalContext& context, base::Rank to, PassMail& mail,
+                           const std::vector<at::Tensor>& tensors) {
+  const auto& message = mail.message;
+  for_each_answer(message, tensors, [&](const Answer&, auto own) { mail.recorded += is_recorded(own); });
+  mail.pair = recorder_.new_pairs(mail.recorded);
+  uint32_t number = 0;
+  for_each_answer(message, tensors, [&](const Answer& answer, auto own) {
+    if (!is_recorded(own)) return;
+    const Path path = path_of(context.path_of(answer.pair), message.pass);
+    recorder_.record_send(context, to, call_name, {own.begin(), own.end()}, path, {}, 0, pair_of(mail, number++));
+  });
+}
+
+base::Status Backward::record_received(const std::shared_ptr<LocalContext>& context, net::Peer from,
+                                       const PassMail& mail, const std::vector<at::Tensor>& tensors) {
+  const auto& message = mail.message;
+  base::Status status;
+  uint32_t number = 0;
+  for_each_answer(message, tensors, [&](const Answer& answer, auto own) {
+    if (!status.ok() || !is_recorded(own)) return;
+    const auto count = static_cast<uint32_t>(std::count_if(own.begin(), own.end(), needs_gradient));
+    const Path path = path_of(context->path_of(answer.pair), message.pass);
+    status = recorder_.record_recv(context, pair_of(mail, number++),
+                                   {from, count, call_name, {}, false, message.pass, path}, {own.begin(), own.end()});
+  });
+  if (!status.ok() || number == mail.recorded) return status;
+  return {base::Code::Protocol, "[autograd] gradients of which " + std::to_string(number) +
+                                    " answers can be differentiated, and which say " + std::to_string(mail.recorded)};
 }
 
 void Backward::on_message(net::Peer from, wire::Message&& message) {
@@ -85,8 +141,7 @@ void Backward::on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> t
   }
   if (!placed.ok() && !tensors.empty()) return refuse(context, from, mail, placed);
   if (mail.recorded > 0) {
-    const auto status =
-        recorder_.record_recv(context, from, mail.pair, "a gradient", mail.recorded, tensors, {}, mail.message.pass);
+    const auto status = record_received(context, from, mail, tensors);
     if (!status.ok()) return fail(context, mail.message.pass, status);
   }
   if (!tensors.empty()) mail.message.cargo = std::make_shared<const Cargo>(Cargo{std::move(tensors)});
@@ -98,8 +153,10 @@ void Backward::on_mail(net::Peer from, PassMail& mail, std::vector<at::Tensor> t
 /// Whoever waits for these gradients would do so for ever. The pass may not even have begun here: then it never does.
 void Backward::refuse(const std::shared_ptr<LocalContext>& context, net::Peer from, const PassMail& mail,
                       const base::Status& why) {
-  if (mail.recorded > 0) contexts_.add(context, mail.pair, {from, mail.recorded, "a gradient", {}, false});
   const auto pass = mail.message.pass;
+  for (uint32_t k = 0; k < mail.recorded; k++) {
+    contexts_.add(context, pair_of(mail, k), {from, 0, call_name, {}, false, pass});
+  }
   PassMessage abort;
   abort.kind = PassKind::Abort;
   abort.context = context->id();

@@ -40,7 +40,8 @@ std::shared_ptr<LocalContext> Contexts::find_or_make(ContextId id) {
     base::Lock lock(mutex_);
     const auto found = places_.find(id);
     if (found != places_.end()) return found->second.context;
-    if (maker_of(id) == group_->self || closed_) return nullptr;  // One of ours that is not here has ended.
+    // One of ours that is not here has ended.
+    if (maker_of(id) == group_->self || closed_ || ended_.contains(id)) return nullptr;
     context = std::make_shared<LocalContext>(id, group_);
     places_.emplace(id, Place{context, {}});
   }
@@ -70,9 +71,8 @@ std::shared_ptr<LocalContext> Contexts::take_message(ContextId id, net::Peer fro
   return context && context->take_message(from, kind) ? context : nullptr;
 }
 
-void Contexts::add(const std::shared_ptr<LocalContext>& context, PairId pair, Recording::Received received,
-                   PassId except) {
-  if (auto work = context->add(pair, std::move(received), except)) services_.perform(context, std::move(*work));
+void Contexts::add(const std::shared_ptr<LocalContext>& context, PairId pair, Recording::Received received) {
+  if (auto work = context->add(pair, std::move(received))) services_.perform(context, std::move(*work));
 }
 
 void Contexts::went(const std::shared_ptr<LocalContext>& context, PairId pair, net::Peer to) {
@@ -194,6 +194,7 @@ base::Status Contexts::on_entry(base::Rank from, ContextId id, News news) {
   {
     base::Lock lock(mutex_);
     unanswered_.erase(from);
+    if (news == News::Ended) ended_.add(id);
   }
   if (news == News::Ended) release(id);
   return {};

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/ended_contexts.h"
 #include "autograd/local_context.h"
 #include "base/mutex.h"
 #include "wire/message.h"
@@ -27,8 +28,9 @@ constexpr uint64_t make_id(base::Rank rank, uint64_t number) {
 ///
 /// Whether a context has ended, its maker knows, and nobody else decides: its id names it, and it never makes one of
 /// its own again. Whoever gets to see a context, by whatever message and however late, tells its maker (Joined). That
-/// one answers if the context is over, or tells all who have joined once it is (Ended). So nothing is remembered of a
-/// context after its end, and what brings it back to life somewhere brings the answer that ends it.
+/// one answers if the context is over, or tells all who have joined once it is (Ended). Who has heard that remembers it
+/// for a while, and takes late messages as being of none. Who never had the context, or has forgotten that it has
+/// ended, cannot know; but what makes it there brings the answer that ends it.
 ///
 /// A lost connection to the maker may have taken with it what either has told the other, so each is followed by a
 /// question (StillThere), which the maker answers in any case (Runs, Ended). One that was restarted has none of its
@@ -41,7 +43,8 @@ constexpr uint64_t make_id(base::Rank rank, uint64_t number) {
 /// A maker that was given up wrongly loses what this worker had, but no gradient unnoticed: a pass refuses gradients
 /// for a message that was not recorded.
 ///
-/// All this is told in batches, by a task of its own: whoever ends a context does not wait for it. Any thread.
+/// All this is told in batches, by a task of its own: whoever ends a context does not wait for it, but sends what has
+/// gathered if it is a batch already. Any thread.
 class Contexts {
  public:
   struct Services {
@@ -67,8 +70,8 @@ class Contexts {
   std::shared_ptr<LocalContext> take_message(ContextId id, net::Peer from,
                                              LocalContext::Kind kind = LocalContext::Kind::Forward) EXCLUDES(mutex_);
 
-  /// A recv was recorded; `except` is the pass that it belongs to, if it is of one.
-  void add(const std::shared_ptr<LocalContext>& context, PairId pair, Recording::Received received, PassId except = {});
+  /// A recv was recorded.
+  void add(const std::shared_ptr<LocalContext>& context, PairId pair, Recording::Received received);
   /// What is sent is on its way to that life; `pair` is what was recorded of it, if anything was.
   void went(const std::shared_ptr<LocalContext>& context, PairId pair, net::Peer to);
   /// What was sent never got there.
@@ -118,6 +121,7 @@ class Contexts {
   uint64_t next_ GUARDED_BY(mutex_);
   bool closed_ GUARDED_BY(mutex_) = false;
   std::map<ContextId, Place> places_ GUARDED_BY(mutex_);
+  EndedContexts ended_ GUARDED_BY(mutex_);                   // Of other workers.
   std::map<base::Rank, int> unanswered_ GUARDED_BY(mutex_);  // Losses of makers, since they last answered.
   std::map<base::Rank, std::vector<Entry>> untold_ GUARDED_BY(mutex_);
   bool flush_is_due_ GUARDED_BY(mutex_) = false;  // Somebody will, later.

@@ -17,7 +17,7 @@ struct Passage {
   PairId pair;
   base::Rank peer;    ///< who is at the other end
   CallName call;      ///< for messages
-  uint64_t path = 0;  ///< of a send: how it came to be; see current.h
+  uint64_t path = 0;  ///< how it came to be; see current.h
   RerunId rerun = {};
 };
 

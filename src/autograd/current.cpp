@@ -30,12 +30,12 @@ std::shared_ptr<LocalContext> current(const void* worker) {
 
 std::shared_ptr<LocalContext> current_of_any() { return current_here.empty() ? nullptr : current_here.back().context; }
 
-void set_current(const void* worker, std::shared_ptr<LocalContext> context) {
+void set_current(const void* worker, std::shared_ptr<LocalContext> context, Path path) {
   const auto found = find(worker);
   if (found == current_here.end()) {
-    if (context) current_here.push_back({worker, std::move(context)});
+    if (context) current_here.push_back({worker, std::move(context), path});
   } else if (context) {
-    *found = {worker, std::move(context)};
+    *found = {worker, std::move(context), path};
   } else {
     current_here.erase(found);
   }
@@ -49,6 +49,16 @@ Path path_of(Path path, uint64_t number) {
   return x ^ x >> 31;
 }
 
+Path path_of(Path path, PassId pass) {
+  return path_of(path, ~(uint64_t{pass.root.value} << 48 | pass.number));  // No thread does so many things.
+}
+
+void set_path(const void* worker, Path path) {
+  auto& here = *find(worker);
+  here.path = path;
+  here.happened = 0;
+}
+
 Path next_path(const void* worker) {
   auto& here = *find(worker);
   return path_of(here.path, ++here.happened);
@@ -60,8 +70,7 @@ CurrentScope::CurrentScope(const void* worker, std::shared_ptr<LocalContext> con
     path_before_ = found->path;
     happened_before_ = found->happened;
   }
-  set_current(worker, std::move(context));
-  if (const auto found = find(worker); found != current_here.end()) found->path = path;
+  set_current(worker, std::move(context), path);
 }
 
 CurrentScope::~CurrentScope() {

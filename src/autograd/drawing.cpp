@@ -64,9 +64,14 @@ std::map<Place, int> count_gradients(const std::vector<Drawing>& parts, const st
 
 }  // namespace
 
-Drawing draw(const LocalContext& context, const std::vector<at::Tensor>& losses) {
+Drawing draw(const LocalContext& context, const std::vector<at::Tensor>& losses,
+             const std::vector<at::Tensor>& beside) {
   auto begun = context.look();
-  for (const auto& loss : losses) begun.entries.roots.push_back(torch::autograd::impl::gradient_edge(loss));
+  auto& entries = begun.entries.roots;
+  const size_t collectives = entries.size();  // Nodes that take part in every pass, and are no losses.
+  for (const auto& loss : losses) entries.push_back(torch::autograd::impl::gradient_edge(loss));
+  const size_t with_losses = entries.size();
+  for (const auto& tensor : beside) entries.push_back(torch::autograd::impl::gradient_edge(tensor));
   Plan plan;
   scan(begun.entries, plan).raise();
   Drawing drawing;
@@ -85,7 +90,7 @@ Drawing draw(const LocalContext& context, const std::vector<at::Tensor>& losses)
     drawing.nodes.push_back("Recv(rank " + std::to_string(recv.peer.value) + ")");
   }
   std::set<NodeIndex> roots;
-  for (const auto& root : begun.entries.roots) roots.insert(plan.find(root).node);
+  for (size_t i = collectives; i < with_losses; i++) roots.insert(plan.find(entries[i]).node);
   drawing.roots.assign(roots.begin(), roots.end());
   for (const auto peer : begun.peers) drawing.peers.push_back(peer.value);
   return drawing;

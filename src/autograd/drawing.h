@@ -11,8 +11,8 @@
 
 namespace farad::autograd {
 
-/// One worker's part of the graph of a context, as far as it hangs on what was sent or on losses: for people to look
-/// at.
+/// One worker's part of the graph of a context, as far as it hangs on what was sent, on losses, or on what is to be
+/// drawn beside them: for people to look at.
 struct Drawing {
   std::string worker;
   std::vector<std::string> nodes;                    ///< their names
@@ -24,8 +24,10 @@ struct Drawing {
   FARAD_FIELDS(worker, nodes, links, sends, recvs, roots, peers)
 };
 
-/// Any thread. `losses` are tensors with history; throws if they lead to a call of another context.
-Drawing draw(const LocalContext& context, const std::vector<at::Tensor>& losses = {});
+/// Any thread. `losses` and `beside`, which is drawn too, are tensors with history; throws if they lead to a call of
+/// another context.
+Drawing draw(const LocalContext& context, const std::vector<at::Tensor>& losses = {},
+             const std::vector<at::Tensor>& beside = {});
 
 /// All parts in the language of Graphviz: workers as clusters, and each pair as an edge between them, along which its
 /// gradient goes. If there are roots, what no root leads to is grey, and the others count the gradients they would get.

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "autograd/current.h"
+
 namespace farad::autograd {
 namespace {
 
@@ -65,6 +67,15 @@ PairId LocalContext::result_of(net::Peer to, uint64_t call) const {
   return recording_.result_of(to, call);
 }
 
+uint64_t LocalContext::path_of(PairId pair) const {
+  base::Lock lock(mutex_);
+  if (const auto* received = recording_.find_received(pair)) return received->path;
+  const auto* sent = recording_.find_sent(pair);
+  return sent ? sent->node->passage().path : 0;
+}
+
+uint64_t LocalContext::new_path() { return autograd::path_of(1, ++apart_); }
+
 Debug::Context LocalContext::describe() const {
   base::Lock lock(mutex_);
   Debug::Context shown{id_.value, recording_.sent().size(), recording_.received().size()};
@@ -75,21 +86,6 @@ Debug::Context LocalContext::describe() const {
     for (const auto worker : progress.waits_for) pass.waits_for.push_back(group_->name_of(worker));
   }
   return shown;
-}
-
-GradientStore LocalContext::gradients() const {
-  base::Lock lock(mutex_);
-  return gradients_;
-}
-
-std::pair<at::Tensor, Ready> LocalContext::gradient(const at::Tensor& leaf) const {
-  base::Lock lock(mutex_);
-  return gradients_.look(leaf);
-}
-
-void LocalContext::set_gradient(const at::Tensor& leaf, at::Tensor gradient) {
-  base::Lock lock(mutex_);
-  gradients_.set(leaf, std::move(gradient));
 }
 
 LocalContext::Work::Begun LocalContext::look() const {
@@ -117,10 +113,10 @@ bool LocalContext::begin(bool fast, std::string options, std::shared_ptr<Part> p
   return true;
 }
 
-bool LocalContext::begin_within(PassId outer, std::shared_ptr<Part> part, Work& work) {
+bool LocalContext::begin_within(PassId outer, std::shared_ptr<Part> part, bool smart, Work& work) {
   base::Lock lock(mutex_);
   if (released_) return false;
-  part->id = passes_.begin_within(outer, encode(part->options), work.effects);
+  part->id = passes_.begin_within(outer, encode(part->options), work.effects, smart);
   if (part->id.number == 0) return false;
   parts_.emplace(part->id, part);
   gather(work);
@@ -137,7 +133,7 @@ LocalContext::Work LocalContext::scanned(Part& part, const Snapshot& snapshot) {
   return work;
 }
 
-std::optional<LocalContext::Work> LocalContext::add(PairId pair, Recording::Received received, PassId except) {
+std::optional<LocalContext::Work> LocalContext::add(PairId pair, Recording::Received received) {
   base::Lock lock(mutex_);
   if (released_) return {};
   if (passes_.active() == 0) {
@@ -148,7 +144,7 @@ std::optional<LocalContext::Work> LocalContext::add(PairId pair, Recording::Rece
   const auto from = received.from.rank;
   std::vector<PassId> concerned;
   for (const auto& [pass, part] : parts_) {
-    if (pass != except && part->options.rerun == received.rerun) concerned.push_back(pass);
+    if (pass != received.of_pass && part->options.rerun == received.rerun) concerned.push_back(pass);
   }
   recording_.add(pair, std::move(received));
   passes_.late_recv(pair, from, work->effects, [&](PassId pass) {
@@ -187,6 +183,23 @@ LocalContext::Work LocalContext::drop_now(compat::Ptr<SendNode>& node, PairId pa
   passes_.null_send(pair, work.effects);
   gather(work);
   return work;
+}
+
+LocalContext::Work LocalContext::forget(RerunId rerun) {
+  Work work;
+  base::Lock lock(mutex_);
+  forget_now(rerun, work);
+  return work;
+}
+
+void LocalContext::forget_now(RerunId rerun, Work& work) {
+  auto nodes = recording_.forget(rerun);
+  std::move(nodes.begin(), nodes.end(), std::back_inserter(work.forgotten));
+  std::erase_if(deferred_, [&](auto& deferred) {
+    if (deferred.second != rerun) return false;
+    work.deferred.push_back(std::move(deferred.first));
+    return true;
+  });
 }
 
 LocalContext::Work LocalContext::on_lost(net::Peer peer) {
@@ -265,15 +278,7 @@ void LocalContext::gather(Work& work) {
     part = std::move(found->second);
     parts_.erase(found);
     part->ended = true;
-    if (part->options.rerun.value) {
-      auto nodes = recording_.forget(part->options.rerun);
-      std::move(nodes.begin(), nodes.end(), std::back_inserter(work.forgotten));
-      std::erase_if(deferred_, [&](auto& deferred) {
-        if (deferred.second != part->options.rerun) return false;
-        work.deferred.push_back(std::move(deferred.first));
-        return true;
-      });
-    }
+    if (part->options.rerun.value) forget_now(part->options.rerun, work);
     part->committed = ending.committed;
     part->failure = ending.failure;
     if (part->waiter) work.waiters.push_back(std::move(part->waiter));
@@ -327,8 +332,10 @@ LocalContext::Work::Begun LocalContext::snapshot(std::shared_ptr<Part> part) con
   entries.recvs.reserve(recording_.received().size());
   for (const auto& [pair, received] : recording_.received()) {
     if (received.rerun != entries.rerun) continue;
+    const bool gradient = received.of_pass.number != 0;
+    if (gradient && begun.part && received.of_pass == begun.part->id) continue;  // In FAST that is what began it here.
     const auto from = received.from.rank;
-    entries.recvs.push_back({no_node, pair, from, received.tensors});
+    entries.recvs.push_back({no_node, pair, from, received.tensors, gradient});
     // One that came back is a peer again; it will refuse what was not for its new life.
     if (received.lost && !std::binary_search(begun.peers.begin(), begun.peers.end(), from)) begun.lost.push_back(from);
   }

@@ -2,6 +2,7 @@
 
 #include <farad/debug.h>
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -54,6 +55,10 @@ class LocalContext final : private Surroundings {
   void add(compat::Ptr<SendNode> node, uint64_t call = 0) EXCLUDES(mutex_);
   /// It takes part in every pass from now on. False if the context is released.
   [[nodiscard]] bool add(compat::Ptr<DeferredNode> node, RerunId rerun) EXCLUDES(mutex_);
+  /// Of a pair that was sent or received here; 0 if it was not. See current.h.
+  uint64_t path_of(PairId pair) const EXCLUDES(mutex_);
+  /// Where calls happen that are made apart from the others, by another thread for example: another one each time.
+  uint64_t new_path();
   /// The result that answers that call, if it is of this context.
   PairId result_of(net::Peer to, uint64_t call) const EXCLUDES(mutex_);
 
@@ -86,12 +91,14 @@ class LocalContext final : private Surroundings {
   /// A pass begins here, as its root. False if the context is released.
   [[nodiscard]] bool begin(bool fast, std::string options, std::shared_ptr<Part> part, Work& work) EXCLUDES(mutex_);
   /// The same for a pass that a node of `outer` begins, while it runs here. False if that one has ended.
-  [[nodiscard]] bool begin_within(PassId outer, std::shared_ptr<Part> part, Work& work) EXCLUDES(mutex_);
+  [[nodiscard]] bool begin_within(PassId outer, std::shared_ptr<Part> part, bool smart, Work& work) EXCLUDES(mutex_);
+  /// What was recorded for a pass that will not begin.
+  Work forget(RerunId rerun) EXCLUDES(mutex_);
   /// What Work::begun asked for.
   Work scanned(Part& part, const Snapshot& snapshot) EXCLUDES(mutex_);
   /// A recv, and an answer of null for the passes that came before it (but for the one it belongs to). Most often there
   /// are none, and so there is nothing to be done.
-  std::optional<Work> add(PairId pair, Recording::Received received, PassId except = {}) EXCLUDES(mutex_);
+  std::optional<Work> add(PairId pair, Recording::Received received) EXCLUDES(mutex_);
   /// A message of the forward pass is on its way to that life, and with it `pair`, if that is not 0. To be done is
   /// something only if that life is over.
   std::optional<Work> went(PairId pair, net::Peer to) EXCLUDES(mutex_);
@@ -150,11 +157,13 @@ class LocalContext final : private Surroundings {
   void gather(Work& work) REQUIRES(mutex_);
   void take_next(Part& part, Next& next) REQUIRES(mutex_);
   Work drop_now(compat::Ptr<SendNode>& node, PairId pair) REQUIRES(mutex_);
+  void forget_now(RerunId rerun, Work& work) REQUIRES(mutex_);
   Work::Begun snapshot(std::shared_ptr<Part> part) const REQUIRES(mutex_);
 
   const ContextId id_;
   const std::shared_ptr<const Group> group_;
 
+  std::atomic<uint64_t> apart_{0};
   mutable base::Mutex mutex_;
   bool released_ GUARDED_BY(mutex_) = false;
   Peers peers_ GUARDED_BY(mutex_);

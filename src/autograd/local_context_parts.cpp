@@ -1,4 +1,4 @@
-// Of LocalContext: what those who run a part of a pass, or wait for it, do in turns.
+// Of LocalContext: what those who run a part of a pass, wait for it, or read what came of it, do in turns.
 
 #include <utility>
 
@@ -77,6 +77,21 @@ LocalContext::Work LocalContext::read(const std::shared_ptr<net::Waiter>& waiter
   passes_.read(read_, work.effects);
   gather(work);
   return work;
+}
+
+GradientStore LocalContext::gradients() const {
+  base::Lock lock(mutex_);
+  return gradients_;
+}
+
+std::pair<at::Tensor, Ready> LocalContext::gradient(const at::Tensor& leaf) const {
+  base::Lock lock(mutex_);
+  return gradients_.look(leaf);
+}
+
+void LocalContext::set_gradient(const at::Tensor& leaf, at::Tensor gradient) {
+  base::Lock lock(mutex_);
+  gradients_.set(leaf, std::move(gradient));
 }
 
 }  // namespace farad::autograd

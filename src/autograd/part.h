@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <list>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "autograd/engine/plan.h"
 #include "autograd/pass/message.h"
 #include "autograd/pass_options.h"
+#include "base/clock.h"
 #include "net/driver.h"
 
 namespace farad::autograd {
@@ -24,6 +26,13 @@ struct Roots {
   bool all_leaves = true;                       ///< otherwise, of leaves, only `leaves` keep their gradients
   std::vector<torch::autograd::Edge> leaves;    ///< `inputs` of backward()
   std::vector<torch::autograd::Edge> captures;  ///< inputs of grad()
+};
+
+/// How long a pass may last.
+struct Limit {
+  base::TimePoint deadline = base::never;
+  std::chrono::milliseconds timeout{0};  ///< what was asked for
+  PassId pass = {};                      ///< which fails then: this one, or one that it is within
 };
 
 /// What lies beside a message of a pass. Each tensor is taken out, once, so that nobody but its new holder has it: a
@@ -45,6 +54,7 @@ struct Part : std::enable_shared_from_this<Part> {
     compat::Ptr<DeferredNode> node;
     uint64_t which = 0;
     std::atomic<bool> begun{false};  ///< or never will be
+    std::atomic<bool> over{false};   ///< what came of it is known
   };
   /// And what came of one.
   struct Completion {
@@ -57,6 +67,7 @@ struct Part : std::enable_shared_from_this<Part> {
   PassOptions options;
   base::Status options_status;  ///< whether they could be read
   std::optional<Roots> roots;   ///< at the root, whose thread waits and runs the part itself
+  Limit limit;                  ///< likewise: for that thread
 
   // Set by who scans, before the pass hears of it; from then on used by whoever runs the part.
   std::shared_ptr<const Plan> plan;

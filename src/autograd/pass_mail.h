@@ -11,8 +11,8 @@ namespace farad::autograd {
 struct PassMail {
   PassMessage message;
   bool living = false;    ///< its context, at the sender: otherwise it makes none where it arrives
-  PairId pair;            ///< under create_graph: the pair that its tensors make, so that they can be differentiated
-  uint32_t recorded = 0;  ///< how many of its tensors are in it
+  PairId pair;            ///< under create_graph: the first of the pairs that its answers make
+  uint32_t recorded = 0;  ///< so many, one after the other: of each answer whose tensors can be differentiated
 
   size_t tensors() const;  ///< how many it speaks of
 };

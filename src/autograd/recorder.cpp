@@ -29,13 +29,13 @@ void make_results(const compat::Ptr<RecvNode>& node, const std::vector<at::Tenso
 /// A call that this worker makes.
 class Recorder::Made final : public rpc::Interceptor::Made {
  public:
-  Made(Recorder& recorder, std::shared_ptr<LocalContext> context, base::Rank to, PairId pair, bool grad,
-       CallName function)
+  Made(Recorder& recorder, std::shared_ptr<LocalContext> context, base::Rank to, const Note& note, CallName function)
       : recorder_(recorder),
         context_(std::move(context)),
         to_(to),
-        pair_(pair),
-        grad_(grad),
+        pair_(note.pair),
+        path_(note.path),
+        grad_(!note.no_grad),
         function_(std::move(function)) {}
 
   void went(net::Peer to) override {
@@ -59,7 +59,9 @@ class Recorder::Made final : public rpc::Interceptor::Made {
       return {base::Code::Protocol, "[autograd] the result of \"" + function_.text() + "\" is of another context"};
     }
     if (!context_->take_message(from)) return {};  // It has ended meanwhile.
-    return recorder_.record_recv(context_, from, note.pair, function_, note.tensors, tensors, note.rerun);
+    return recorder_.record_recv(context_, note.pair,
+                                 {from, note.tensors, function_, note.rerun, false, {}, autograd::path_of(path_, 0)},
+                                 tensors);
   }
 
  private:
@@ -82,6 +84,7 @@ class Recorder::Made final : public rpc::Interceptor::Made {
   const std::shared_ptr<LocalContext> context_;  // null if made outside of one
   const base::Rank to_;
   const PairId pair_;
+  const Path path_;
   const bool grad_;
   const CallName function_;
 };
@@ -140,7 +143,6 @@ std::shared_ptr<rpc::Interceptor::Made> Recorder::on_call(std::shared_ptr<LocalC
                                                           const std::vector<at::Tensor>& arguments, wire::Bytes& note) {
   const bool grad = c10::GradMode::is_enabled();
   if (!context && grad) return nullptr;
-  PairId pair;
   Note written{{}, !grad, {}, 0, 0, current_rerun()};
   if (context && !context->begin_message(to)) context = nullptr;
   if (!context && grad) return nullptr;
@@ -149,12 +151,12 @@ std::shared_ptr<rpc::Interceptor::Made> Recorder::on_call(std::shared_ptr<LocalC
     written.context = context->id();
     written.path = next_path(&contexts_);
     if (auto send = grad ? record_send(*context, to, function, arguments, written.path, written.rerun) : nullptr) {
-      written.pair = pair = send->passage().pair;
+      written.pair = send->passage().pair;
       written.tensors = send->num_inputs();
     }
   }
   encode(written, note);
-  return std::make_shared<Made>(*this, std::move(context), to, pair, grad, std::move(function));
+  return std::make_shared<Made>(*this, std::move(context), to, written, std::move(function));
 }
 
 std::unique_ptr<rpc::Interceptor::Taken> Recorder::on_arrival(net::Peer from, const rpc::Callee& callee,
@@ -167,7 +169,8 @@ std::unique_ptr<rpc::Interceptor::Taken> Recorder::on_arrival(net::Peer from, co
   CallName function(callee);
   auto context = note.context.value ? contexts_.take_message(note.context, from) : nullptr;
   if (context && note.pair.value) {
-    status = record_recv(context, from, note.pair, function, note.tensors, arguments, note.rerun);
+    status =
+        record_recv(context, note.pair, {from, note.tensors, function, note.rerun, false, {}, note.path}, arguments);
     if (!status.ok()) return nullptr;
   }
   return std::make_unique<Taken>(*this, std::move(context), from, note, std::move(function));
@@ -179,28 +182,34 @@ void Recorder::on_late_result(net::Peer from, std::span<const char> bytes) {
   // Nobody has the tensors, so no root leads to them; but their sender waits to hear it.
   const auto context = contexts_.find(note.context);
   if (context && context->take_message(from) && note.pair.value)
-    contexts_.add(context, note.pair, {from, note.tensors, "", note.rerun, false});
+    contexts_.add(context, note.pair, {from, note.tensors, "", note.rerun});
+}
+
+PairId Recorder::new_pairs(uint64_t count) {
+  return PairId(make_id(self_, pairs_.fetch_add(count, std::memory_order_relaxed)));
 }
 
 compat::Ptr<SendNode> Recorder::record_send(LocalContext& context, base::Rank to, const CallName& call,
                                             const std::vector<at::Tensor>& tensors, uint64_t path, RerunId rerun,
-                                            uint64_t answers) {
+                                            uint64_t answers, PairId pair) {
   if (count_needy(tensors) == 0) return {};
-  const PairId pair(make_id(self_, pairs_.fetch_add(1, std::memory_order_relaxed)));
+  if (!pair.value) pair = new_pairs();
   auto node = compat::make_node<SendNode>(Passage{context.id(), pair, to, call, path, rerun}, tensors);
   context.add(node, answers);
   return node;
 }
 
-base::Status Recorder::record_recv(const std::shared_ptr<LocalContext>& context, net::Peer from, PairId pair,
-                                   const CallName& call, uint32_t count, const std::vector<at::Tensor>& tensors,
-                                   RerunId rerun, PassId of_pass) {
-  if (const size_t needy = count_needy(tensors); needy != count || count == 0) {
+base::Status Recorder::record_recv(const std::shared_ptr<LocalContext>& context, PairId pair,
+                                   Recording::Received received, const std::vector<at::Tensor>& tensors) {
+  const auto& call = received.call;
+  if (const size_t needy = count_needy(tensors); needy != received.tensors || needy == 0) {
     return {base::Code::Protocol, "[autograd] a message of \"" + call.text() + "\" has " + std::to_string(needy) +
-                                      " tensors that require a gradient, and says " + std::to_string(count)};
+                                      " tensors that require a gradient, and says " + std::to_string(received.tensors)};
   }
-  make_results(compat::make_node<RecvNode>(Passage{context->id(), pair, from.rank, call, 0, rerun}), tensors);
-  contexts_.add(context, pair, {from, count, call, rerun, false}, of_pass);
+  make_results(compat::make_node<RecvNode>(
+                   Passage{context->id(), pair, received.from.rank, call, received.path, received.rerun}),
+               tensors);
+  contexts_.add(context, pair, std::move(received));
   return {};
 }
 

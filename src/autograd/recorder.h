@@ -26,15 +26,16 @@ class Recorder {
                                                       base::Status& status);
   void on_late_result(net::Peer from, std::span<const char> note);
 
+  /// Numbers for so many pairs, one after the other: the first.
+  PairId new_pairs(uint64_t count = 1);
   /// Records a message of `context` that is about to go to `to`: of its tensors, those that require a gradient. Null
   /// if there is none. For the gradients of create_graph, too.
   compat::Ptr<SendNode> record_send(LocalContext& context, base::Rank to, const CallName& call,
                                     const std::vector<at::Tensor>& tensors, uint64_t path = 0, RerunId rerun = {},
-                                    uint64_t answers = 0);
+                                    uint64_t answers = 0, PairId pair = {});
   /// Records a message that came: makes the tensors that require a gradient results of the call.
-  base::Status record_recv(const std::shared_ptr<LocalContext>& context, net::Peer from, PairId pair,
-                           const CallName& call, uint32_t count, const std::vector<at::Tensor>& tensors, RerunId rerun,
-                           PassId of_pass = {});
+  base::Status record_recv(const std::shared_ptr<LocalContext>& context, PairId pair, Recording::Received received,
+                           const std::vector<at::Tensor>& tensors);
 
  private:
   class Made;

@@ -22,7 +22,9 @@ class Recording {
     uint32_t tensors = 0;
     CallName call;
     RerunId rerun;
-    bool lost = false;  ///< its sender is gone, and with it whatever its gradient was for
+    bool lost = false;    ///< its sender is gone, and with it whatever its gradient was for
+    PassId of_pass = {};  ///< of a gradient: the pass that brought it, which can have no gradient for it
+    uint64_t path = 0;    ///< how it came to be; see current.h
   };
 
   void add(compat::Ptr<SendNode> node, uint64_t call = 0);

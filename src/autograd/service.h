@@ -21,7 +21,9 @@ class Service final : public rpc::Interceptor {
   Backward& backward() { return backward_; }
   /// The context that calls of this thread are recorded in, or null.
   std::shared_ptr<LocalContext> current() const { return autograd::current(&contexts_); }
-  void set_current(std::shared_ptr<LocalContext> context) { autograd::set_current(&contexts_, std::move(context)); }
+  void set_current(std::shared_ptr<LocalContext> context, Path path = 0) {
+    autograd::set_current(&contexts_, std::move(context), path);
+  }
   /// A task that will run as if it ran now: in this context, in this grad mode.
   std::function<void()> bind(std::function<void()> task);
 

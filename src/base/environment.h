@@ -46,6 +46,8 @@ enum class Var : uint8_t {
   MasterPort,
   AgentStore,
   OmpThreads,
+  OpenBlasKernels,
+  GlibcTunables,
   OmpiRank,
   OmpiSize,
   OmpiLocalRank,

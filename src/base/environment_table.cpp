@@ -47,10 +47,14 @@ constexpr std::array table{
     amount(
         Var::Spin, "FARAD_SPIN_US", Kind::Microseconds, "50", 1'000'000, "shm",
         "how long a waiting thread may spin before it sleeps, if the peer runs on another core; 0 = never, nor yield"),
-    amount(Var::PoolBytes, "FARAD_POOL_BYTES", Kind::Bytes, "1G", any, "wire",
-           "how much memory of idle receive buffers is kept for the next messages"),
-    amount(Var::QueueBytes, "FARAD_QUEUE_BYTES", Kind::Bytes, "64M", any, "worker",
-           "how much may wait to be sent to one peer before senders wait too"),
+    amount(Var::PoolBytes, "FARAD_POOL_BYTES", Kind::Bytes, "1G", any, "wire, shm",
+           "most memory of idle receive buffers that is kept for the next messages; and most that tensors on loan to "
+           "other "
+           "processes of the machine may take, beyond which they go through rings"),
+    amount(
+        Var::QueueBytes, "FARAD_QUEUE_BYTES", Kind::Bytes, "64M", any, "worker",
+        "how much may wait to be sent to one peer, or lie in memory that it shares and has not looked at yet, before "
+        "senders wait too; a message that is more goes when nothing else waits"),
     amount(Var::LimitBody, "FARAD_LIMIT_BODY", Kind::Bytes, "256M", 0xffffffff, "wire",
            "most encoded values in one message; like the other limits, the same on every worker"),
     amount(Var::LimitPayload, "FARAD_LIMIT_PAYLOAD", Kind::Bytes, "1T", any, "wire", "most tensor data in one message"),
@@ -83,6 +87,10 @@ constexpr std::array table{
          "True if torchrun itself listens on MASTER_PORT; farad then takes the port after it"),
     whole(Var::OmpThreads, "OMP_NUM_THREADS", 1, 65'536, "libtorch, farad run",
           "threads for one operator; farad run shares the cores among the workers unless it is set"),
+    text(Var::OpenBlasKernels, "OPENBLAS_CORETYPE", "OpenBLAS, farad run",
+         "processor whose kernels OpenBLAS uses; farad run sets it where OpenBLAS is too old to know this one"),
+    text(Var::GlibcTunables, "GLIBC_TUNABLES", "glibc, farad run",
+         "how malloc works; farad run lets each thread keep more small blocks at hand unless it is set"),
 
     // Of Open MPI's mpirun, and of other starters that speak PMI.
     whole(Var::OmpiRank, "OMPI_COMM_WORLD_RANK", 0, most_ranks - 1, "worker", "rank, from mpirun (Open MPI)"),

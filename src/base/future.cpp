@@ -1,11 +1,21 @@
 #include <farad/future.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/executor.h"
 #include "base/runtime.h"
 
 namespace farad::detail {
+namespace {
+
+thread_local const Refusal* refusal_here = nullptr;
+
+}  // namespace
+
+Refusal::Refusal(std::exception_ptr why) : why_(std::move(why)), before_(std::exchange(refusal_here, this)) {}
+Refusal::~Refusal() { refusal_here = before_; }
+std::exception_ptr Refusal::here() { return refusal_here ? refusal_here->why_ : nullptr; }
 
 bool FutureCore::wait(std::chrono::steady_clock::time_point deadline) {
   if (ready()) return read();
@@ -50,6 +60,16 @@ void FutureCore::when_ready(std::function<void()> next) {
     if (!ready()) return nexts_.push_back(std::move(next));
   }
   run(std::move(next));
+}
+
+void FutureCore::when_ready_at(const std::shared_ptr<FutureHost>& host, std::function<void()> next) {
+  if (!host) return when_ready(std::move(next));
+  next = host->bind(std::move(next));
+  if (host_) return when_ready(std::move(next));
+  // Whoever completes it may be anybody. That it is read there as well is no harm.
+  when_ready([this, host, next = std::move(next)]() mutable {
+    host->run([this, next = std::move(next)] { read(), next(); });
+  });
 }
 
 uint64_t FutureCore::notify(std::function<void()> wake) {
@@ -112,8 +132,25 @@ void FutureCore::set_reader(std::function<void()> reader) {
 }
 
 void FutureCore::set_cancel(std::function<std::string()> hook) {
-  std::lock_guard lock(mutex_);
-  if (!completing_) cancel_ = std::move(hook);
+  {
+    std::lock_guard lock(mutex_);
+    if (!cancelled_ && !std::exchange(given_up_, false)) {
+      if (!completing_) cancel_ = std::move(hook);
+      return;
+    }
+  }
+  hook();
+}
+
+std::string FutureCore::give_up() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!completing_ && !cancel_) {
+      given_up_ = true;
+      return {};
+    }
+  }
+  return cancel();
 }
 
 std::string FutureCore::cancel() {
@@ -121,6 +158,7 @@ std::string FutureCore::cancel() {
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(completing_, true)) return {};
+    cancelled_ = true;
     hook.swap(cancel_);
   }
   // The hook first: it knows what the error has to name. Nobody else completes it meanwhile.

@@ -50,15 +50,17 @@ std::string tcp_address(const std::string& host, int64_t port) {
   return "tcp://" + (bare_ipv6 ? '[' + host + ']' : host) + ':' + std::to_string(port);
 }
 
-/// The first name of a Slurm host list: "gpu[07-12,20],login" -> "gpu07".
+/// The first name of a Slurm host list: "rack[1-2]node[07-12,20],login" -> "rack1node07".
 std::string first_host(std::string_view list) {
-  const auto end = list.find_first_of(",[");
-  std::string host(list.substr(0, end));
-  if (end == list.npos || list[end] == ',') return host;
-  const auto inner = list.substr(end + 1);
-  host += inner.substr(0, inner.find_first_of("-,]"));
-  const auto close = inner.find(']');
-  if (close != inner.npos) host += inner.substr(close + 1, inner.find(',', close) - close - 1);
+  std::string host;
+  while (!list.empty() && list.front() != ',') {
+    const bool range = list.front() == '[';
+    if (range) list.remove_prefix(1);
+    host += list.substr(0, list.find_first_of(range ? "-,]" : ",["));
+    const auto end = list.find_first_of(range ? "]" : ",[");
+    if (end == list.npos) break;
+    list.remove_prefix(range ? end + 1 : end);
+  }
   return host;
 }
 

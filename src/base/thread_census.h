@@ -7,8 +7,9 @@ namespace farad::base {
 inline constexpr char broker_thread[] = "farad-broker";
 
 /// How many threads this process has that libraries did not start when they were loaded, before main(). OpenBLAS does
-/// that, and knows how to survive a fork; of others a fork would leave half-done work behind. This one and brokers not
-/// counted.
+/// that, and knows how to survive a fork; of others a fork would leave half-done work behind. The main thread and
+/// brokers are not counted. In a process that was forked off, those that its parent had then are: what they were at is
+/// half done there.
 int threads_started();
 
 }  // namespace farad::base

@@ -16,6 +16,9 @@ struct Algorithms {
   /// and one step's copies go on while another's wait.
   size_t slice_bytes = 512 << 10;
 
+  /// From here on results of slices are written past the cache, which they would not fit into.
+  size_t stream_from = 16 << 20;
+
   /// Of so many members, tensors below that go around by doubling: fewer letters than to each member from each other
   /// one, but one round after the other.
   int doubling_members = 16;

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
+#include <farad/error.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -13,6 +14,8 @@
 #include <utility>
 
 #include "autograd/engine/deferred_node.h"
+#include "autograd/local_context.h"
+#include "autograd/running_pass.h"
 #include "autograd/torch_compat.h"
 #include "collectives/torch_compat.h"
 
@@ -44,6 +47,7 @@ class ExchangeNode final : public autograd::DeferredNode {
         session_(std::move(session)),
         path_(what.path),
         signature_(what.signature),
+        context_(session_->context()),
         in_one_context_(what.in_one_context),
         ways_(std::move(ways)) {
     signature_.backward = true;
@@ -84,7 +88,13 @@ class ExchangeNode final : public autograd::DeferredNode {
  protected:
   variable_list apply(variable_list&& gradients) override {
     auto back = plain_backward(fired_.fetch_add(1), gradients);
-    if (!ways_.cut_off.empty()) refuse(back);
+    // It waits for the others, and a pass must not: those that it belongs to do not call it.
+    if (const auto* pass = autograd::running_pass(this)) refuse(back, why_not_of(pass->context->id().value));
+    if (ended_.load()) {
+      throw Error("[collectives] " + full_name() + ": context " + std::to_string(context_) +
+                  ", in which it was recorded, has ended, and to the others this member counts as zero since then");
+    }
+    if (!ways_.cut_off.empty()) refuse(back, why_cut_off());
     return pick(exchange(session_, std::move(back)));
   }
 
@@ -127,17 +137,32 @@ class ExchangeNode final : public autograd::DeferredNode {
     return back;
   }
 
-  [[noreturn]] void refuse(const Exchange& back) const {
-    std::string who;
-    for (const int member : ways_.cut_off) who += (who.empty() ? "" : ", ") + session_->name_of(member);
-    const base::Status why{
-        base::Code::Invalid,
-        "[collectives] " + name() + ", differentiated: it gave " + who +
-            " no gradient, so that nothing there leads to it a second time; give a tensor that "
-            "requires a gradient beside the operation there, and use its gradient, or use a Context"};
+  /// Throws, and tells those that wait for this.
+  [[noreturn]] void refuse(const Exchange& back, std::string text) const {
+    const base::Status why{base::Code::Invalid, std::move(text)};
     session_->say_failed(back.path, back.to, why);
     std::rethrow_exception(why.exception());
   }
+
+  std::string why_not_of(int64_t context) const {
+    if (context == context_) {
+      return "[collectives] the function of a checkpoint, run again, led to the " + full_name() +
+             " outside of it: a tensor with history that it uses has to be one of its inputs";
+    }
+    return "[collectives] backward in context " + std::to_string(context) + " reached the " + full_name() +
+           ", which was recorded " + (context_ == 0 ? "in none" : "in context " + std::to_string(context_)) +
+           ": detach() what a context takes from elsewhere, or record both in one";
+  }
+
+  std::string why_cut_off() const {
+    std::string who;
+    for (const int member : ways_.cut_off) who += (who.empty() ? "" : ", ") + session_->name_of(member);
+    return "[collectives] " + name() + ", differentiated: it gave " + who +
+           " no gradient, so that nothing there leads to it a second time; give a tensor that requires a gradient "
+           "beside the operation there, and use its gradient, or use a Context";
+  }
+
+  std::string full_name() const { return Meetings::text_of(signature_, path_) + " of " + to_text(session_->id()); }
 
   /// By next edge, what came back for it.
   variable_list pick(const Received& received) const {
@@ -156,6 +181,7 @@ class ExchangeNode final : public autograd::DeferredNode {
   const std::shared_ptr<Session> session_;
   const Path path_;
   Signature signature_;
+  const int64_t context_;  // it was recorded in; 0 = none
   const bool in_one_context_;
   const Ways ways_;
   uint32_t pulse_ = 0;

@@ -8,6 +8,12 @@
 
 namespace farad::collectives {
 
+std::string to_text(const GroupId& id) {
+  std::string ranks;
+  for (const auto rank : id.ranks) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  return "group {" + ranks + "}";
+}
+
 at::Tensor passing(const at::Tensor& given) {
   if (!given.defined()) return {};
   if (!given.device().is_cpu() || given.is_conj() || given.is_neg()) {

@@ -21,6 +21,9 @@ struct GroupId {
   FARAD_FIELDS(number, ranks)
 };
 
+/// `group {0, 1}`, as messages say it.
+std::string to_text(const GroupId& id);
+
 /// Names a meeting of a group's members: the channel, the operation's number in it, which exchange of that operation;
 /// then, if it is of a backward, which backward of that exchange; and so on, for backwards of backwards. What is made
 /// of something has that one's path and one step more.

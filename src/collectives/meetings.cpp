@@ -7,6 +7,7 @@ namespace farad::collectives {
 namespace {
 
 constexpr size_t operation_steps = 2;  // A path's first: the channel, and the operation's number in it.
+constexpr size_t exchange_steps = 3;   // And which exchange of it; what is longer is of backwards.
 
 /// Numbers of what all do together: the section, and which operation in it.
 constexpr uint64_t section = uint64_t{1} << 32;
@@ -45,23 +46,30 @@ void Meetings::end(const Path& path) {
   if (const auto own = boxes_.find(path); own != boxes_.end() && !own->second.open) boxes_.erase(own);
 }
 
-Meetings::Gap Meetings::skip_section() {
+Meetings::Gap Meetings::skip_section(const base::Status& why, Effects& out) {
   auto& next = next_[0];
   const Gap gap{next, (next / section + 1) * section};
   boxes_.erase(boxes_.lower_bound({0, gap.first}), boxes_.lower_bound({0, gap.next}));  // Nobody waits in those.
   next = gap.next;
   std::erase_if(skipped_, [&](const Skipped& each) { return each.gap.next <= next; });
+  left_ = why;
+  check_open(0, gap.first, out);
   return gap;
+}
+
+/// Those of channel 0 that are open, of operations from number `first` on and before number `next`.
+void Meetings::check_open(uint64_t first, uint64_t next, Effects& out) {
+  std::vector<Path> concerned;
+  for (auto at = boxes_.lower_bound({0, first}); at != boxes_.lower_bound({0, next}); ++at) {
+    if (at->second.open) concerned.push_back(at->first);
+  }
+  for (const auto& path : concerned) check(boxes_.find(path), out);
 }
 
 void Meetings::skipped(int from, Gap gap, const base::Status& why, Effects& out) {
   if (gap.next <= next_[0]) return;
   skipped_.push_back({from, gap, why});
-  std::vector<Path> concerned;
-  for (auto at = boxes_.lower_bound({0, gap.first}); at != boxes_.lower_bound({0, gap.next}); ++at) {
-    if (at->second.open) concerned.push_back(at->first);
-  }
-  for (const auto& path : concerned) check(boxes_.find(path), out);
+  check_open(gap.first, gap.next, out);
 }
 
 /// Whether somebody here may yet wait at `path`.
@@ -142,13 +150,16 @@ void Meetings::not_sent(const Path& path, int to, const base::Status& why, Effec
   finish(found, {why.code(), what(path, found->second.own) + ": to " + name_of_(to) + ": " + why.message()}, true, out);
 }
 
-void Meetings::expire(const Path& path, const std::string& span, Effects& out) {
+void Meetings::expire(const Path& path, const std::string& span, const std::map<int, std::string>& elsewhere,
+                      Effects& out) {
   const auto found = boxes_.find(path);
   if (found == boxes_.end() || !found->second.open) return;
   std::string who, where;
   for (const int member : found->second.missing) {
     who += (who.empty() ? "" : ", ") + name_of_(member);
-    where += elsewhere(member);
+    auto instead = heard_of(member);
+    if (const auto other = elsewhere.find(member); instead.empty() && other != elsewhere.end()) instead = other->second;
+    if (!instead.empty()) where += " (" + name_of_(member) + " came to " + instead + ")";
   }
   finish(found,
          {base::Code::Timeout, what(path, found->second.own) + ": " + who + " did not come in " + span + where +
@@ -195,7 +206,21 @@ void Meetings::check(Boxes::iterator at, Effects& out) {
         {why.code(), what(path, box.own) + ": " + name_of_(member) + " takes no part in it (" + why.message() + ")"},
         false, out);
   }
+  if (is_of_left_section(path) && !box.missing.empty()) {
+    // Those that it waits for may have left before they came to it.
+    return finish(at,
+                  {left_.code(), what(path, box.own) + ": " + name_of_(self_) + " takes no part in it any more (" +
+                                     left_.message() + ")"},
+                  true, out);
+  }
   if (box.missing.empty()) finish(at, {}, false, out);
+}
+
+/// An exchange of an operation that began here before its section was left. Backwards are not concerned.
+bool Meetings::is_of_left_section(const Path& path) const {
+  if (path[0] != 0 || path.size() != exchange_steps) return false;
+  const auto next = next_.find(0);
+  return next != next_.end() && path[1] / section < next->second / section;
 }
 
 /// Whether it is of no use without that member.
@@ -220,8 +245,7 @@ void Meetings::finish(Boxes::iterator at, base::Status status, bool tell, Effect
 // --- What is said ---
 
 std::string Meetings::what(const Path& path, const Signature& own) const {
-  const std::string after = path[1] < section ? "" : " after failure " + std::to_string(path[1] / section);
-  return "[collectives] " + to_text(own) + ", number " + std::to_string(path[1] % section) + after + " of " + group_;
+  return "[collectives] " + text_of(own, path) + " of " + group_;
 }
 
 std::string Meetings::mismatch(const Path& path, const Box& box) const {
@@ -233,13 +257,17 @@ std::string Meetings::mismatch(const Path& path, const Box& box) const {
   return {};
 }
 
-/// What that member is known to wait in instead.
-std::string Meetings::elsewhere(int member) const {
+std::string Meetings::text_of(const Signature& signature, const Path& path) {
+  const std::string after = path[1] < section ? "" : " after failure " + std::to_string(path[1] / section);
+  return to_text(signature) + ", number " + std::to_string(path[1] % section) + after;
+}
+
+std::string Meetings::heard_of(int member) const {
   for (const auto& [path, box] : boxes_) {
     if (box.open) continue;
     const auto found = box.came.find(member);
-    if (found == box.came.end()) continue;
-    return " (it came to " + to_text(found->second.signature) + ", number " + std::to_string(path[1] % section) + ")";
+    if (found == box.came.end() || found->second.signature.operation == Operation::Send) continue;
+    return text_of(found->second.signature, path);
   }
   return {};
 }

@@ -40,6 +40,9 @@ struct Effects {
 /// One thread at a time.
 class Meetings {
  public:
+  /// `barrier(), number 7`, as messages say it.
+  static std::string text_of(const Signature& signature, const Path& path);
+
   /// Of member `self`. `name_of` a member, and the group's own name, are for messages.
   Meetings(int self, std::function<std::string(int)> name_of, std::string group);
 
@@ -50,12 +53,13 @@ class Meetings {
   void end(const Path& path);
 
   /// What all do together is numbered in sections. Nothing more will begin here in the current one: the next operation
-  /// is the first of the next section. Those that this leaves out are what the others have to hear of.
+  /// is the first of the next section. Those that this leaves out are what the others have to hear of. Operations of
+  /// it that go on here fail as soon as they would have to wait for somebody.
   struct Gap {
     uint64_t first = 0;  ///< of the numbers left out
     uint64_t next = 0;   ///< after them
   };
-  Gap skip_section();
+  Gap skip_section(const base::Status& why, Effects& out);
   /// Member `from` has left those out. Who waits for it there, or will, fails.
   void skipped(int from, Gap gap, const base::Status& why, Effects& out);
 
@@ -67,13 +71,16 @@ class Meetings {
   void lost(int member, const base::Status& why, Effects& out);
   /// What was to go to that member could not be sent; who waits here does so no longer.
   void not_sent(const Path& path, int to, const base::Status& why, Effects& out);
-  /// Who waits here does so no longer, because it took longer than `span`: the Timeout names who did not come.
-  void expire(const Path& path, const std::string& span, Effects& out);
+  /// Who waits here does so no longer, because it took longer than `span`: the Timeout names who did not come, and
+  /// where it is instead, in this group or, as `elsewhere` says by member, in another one.
+  void expire(const Path& path, const std::string& span, const std::map<int, std::string>& elsewhere, Effects& out);
   /// Who waits here does so no longer, and nobody need know.
   void abandon(const Path& path);
   /// All that wait, and all that will.
   void close(const base::Status& why, Effects& out);
 
+  /// What that member has come to and nobody here waits in; empty if nothing.
+  std::string heard_of(int member) const;
   size_t kept() const { return boxes_.size(); }  ///< meetings that somebody came to, or waits in, and are not over
 
  private:
@@ -93,11 +100,12 @@ class Meetings {
   bool may_come(const Path& path) const;
   Box* keep(const Path& path);
   void check(Boxes::iterator at, Effects& out);
+  void check_open(uint64_t first, uint64_t next, Effects& out);
+  bool is_of_left_section(const Path& path) const;
   static bool needs(const Path& path, const Box& box, int member);
   void finish(Boxes::iterator at, base::Status status, bool tell, Effects& out);
   std::string what(const Path& path, const Signature& own) const;
   std::string mismatch(const Path& path, const Box& box) const;
-  std::string elsewhere(int member) const;
 
   const int self_;
   const std::function<std::string(int)> name_of_;
@@ -110,6 +118,7 @@ class Meetings {
     base::Status why;
   };
   std::vector<Skipped> skipped_;  // by others, and not left behind here yet
+  base::Status left_;             // why the last section was left here
   std::map<int, base::Status> lost_;
   base::Status closed_;
   Boxes boxes_;

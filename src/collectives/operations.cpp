@@ -1,8 +1,6 @@
 #include "collectives/operations.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/narrow.h>
-#include <ATen/ops/reshape.h>
 
 #include <utility>
 
@@ -50,8 +48,8 @@ Exchange among_all(const Ticket& ticket, Signature signature, uint64_t which = 0
   return what;
 }
 
-Exchange of_all(const Ticket& ticket, Signature signature, std::vector<Tensor> gives, uint64_t which = 0) {
-  auto what = among_all(ticket, std::move(signature), which);
+Exchange of_all(const Ticket& ticket, Signature signature, std::vector<Tensor> gives) {
+  auto what = among_all(ticket, std::move(signature));
   what.gives = std::move(gives);
   return what;
 }
@@ -63,23 +61,6 @@ Exchange of_same(const Ticket& ticket, Signature signature, const Tensor& input,
 }
 
 size_t place(int member) { return static_cast<size_t>(member); }
-
-std::vector<Tensor> slices_of(const Tensor& flat, int count) {
-  std::vector<Tensor> slices;
-  int64_t begin = 0;
-  for (int i = 0; i < count; ++i) {
-    const int64_t end = flat.numel() * (i + 1) / count;
-    slices.push_back(at::narrow(flat, 0, begin, end - begin));
-    begin = end;
-  }
-  return slices;
-}
-
-Tensor reduce_own_slice(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op, uint64_t which) {
-  auto scatter = of_all(ticket, signature, slices_of(at::reshape(input, {-1}), ticket.session()->size()), which);
-  scatter.keeps_own = false;
-  return reduce(exchange(ticket.session(), std::move(scatter)).tensors, op);
-}
 
 /// Everybody's input to everybody, in one exchange.
 Tensor reduce_whole(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op, uint64_t which = 0) {
@@ -100,12 +81,9 @@ Tensor all_reduce(const Ticket& ticket, const Tensor& input, Op op) {
                                                                                   : reduce_in_slices;
   if (auto result = reduce_so(ticket, signature, input, op)) return *std::move(result);
 
-  // A gradient goes through it. That takes one step; and of two members there is nothing to be gained by slices then.
-  constexpr auto first = differentiable_meeting;
-  if (!large || session->size() == 2) return reduce_whole(ticket, signature, input, op, first);
-  auto gather = of_same(ticket, signature, reduce_own_slice(ticket, signature, input, op, first), first + 1);
-  gather.keeps_own = false;
-  return at::reshape(at::cat(exchange(session, std::move(gather)).tensors), input.sizes());
+  // A gradient goes through it. By slices it would go through each member's part of the graph, and one that does not
+  // record, or lets go of its result, would take that slice's away from all the others.
+  return reduce_whole(ticket, signature, input, op, differentiable_meeting);
 }
 
 std::vector<Tensor> all_gather(const Ticket& ticket, const Tensor& input) {

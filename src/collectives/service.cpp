@@ -47,6 +47,24 @@ void Service::on_message(net::Peer from, wire::Message&& message) {
   if (session) session->on_letter(from, std::move(letter));
 }
 
+std::string Service::heard_of(base::Rank rank, const Session& asks) {
+  for (const auto& session : all()) {
+    if (session.get() == &asks) continue;
+    if (auto heard = session->heard_of(rank); !heard.empty()) return heard + " of " + to_text(session->id());
+  }
+  std::string heard;
+  base::Lock lock(mutex_);
+  for (const auto& [id, letters] : early_) {
+    for (const auto& [from, letter] : letters) {
+      if (from.rank != rank || letter.kind != Letter::Kind::Contribution) continue;
+      if (letter.contribution.signature.operation == Operation::Send) continue;
+      heard = Meetings::text_of(letter.contribution.signature, letter.path) + " of a " + to_text(id) +
+              " that was not made here";
+    }
+  }
+  return heard;
+}
+
 std::vector<std::shared_ptr<Session>> Service::all() {
   std::vector<std::shared_ptr<Session>> sessions;
   base::Lock lock(mutex_);

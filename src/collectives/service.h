@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/mutex.h"
@@ -18,6 +19,10 @@ class Service final : public rpc::Mailbox {
   /// `rank` is the place of this worker among `ranks`.
   std::shared_ptr<Session> make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout,
                                 const Algorithms& algorithms = {});
+
+  /// To which operation that worker has come in a group other than the one that asks: where nobody here takes part in
+  /// it yet, or of a group that was not made here. Empty if nothing is known.
+  std::string heard_of(base::Rank rank, const Session& asks);
 
   void on_message(net::Peer from, wire::Message&& message) override;
   void on_lost(net::Peer peer, const base::Status& why) override;

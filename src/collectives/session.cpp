@@ -9,12 +9,6 @@
 namespace farad::collectives {
 namespace {
 
-std::string text_of(const GroupId& id) {
-  std::string ranks;
-  for (const auto rank : id.ranks) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-  return "group {" + ranks + "}";
-}
-
 std::vector<int> united(const std::vector<int>& some, const std::vector<int>& more) {
   std::vector<int> all;
   std::set_union(some.begin(), some.end(), more.begin(), more.end(), std::back_inserter(all));
@@ -40,10 +34,11 @@ Session::Session(GroupId id, int rank, std::chrono::milliseconds timeout, const 
       timeout_(timeout),
       services_(services),
       algorithms_(settled(algorithms, id_, services.fabric)),
-      meetings_(rank, [this](int member) { return name_of(member); }, text_of(id_)) {}
+      meetings_(rank, [this](int member) { return name_of(member); }, to_text(id_)) {}
 
 std::string Session::name_of(int member) const {
-  return "rank " + std::to_string(member) + " (" + services_.name_of(base::Rank(id_.ranks[member])) + ")";
+  const base::Rank rank(id_.ranks[member]);
+  return "rank " + std::to_string(rank.value) + " (" + services_.name_of(rank) + ")";
 }
 
 int64_t Session::context() const {
@@ -92,12 +87,13 @@ void Session::say_failed(const Path& path, const std::vector<int>& members, cons
 
 void Session::skip_section(const base::Status& why) {
   Meetings::Gap gap;
+  Effects effects;
   {
     base::Lock lock(mutex_);
-    gap = meetings_.skip_section();
+    gap = meetings_.skip_section(why, effects);
   }
   const auto alive = services_.life().lock();
-  if (!alive) return;
+  if (!alive) return perform(effects);
   Letter letter;
   letter.kind = Letter::Kind::Skips;
   letter.group = id_;
@@ -109,6 +105,7 @@ void Session::skip_section(const base::Status& why) {
     // Whoever is lost does not wait for it.
     if (member != rank_) (void)services_.fabric.post(base::Rank(id_.ranks[member]), encode(letter)).status;
   }
+  perform(effects);
 }
 
 void Session::abandon(const Path& path) {
@@ -120,7 +117,22 @@ void Session::abandon(const Path& path) {
 }
 
 base::Status Session::closed() const {
-  return {base::Code::Closed, "[collectives] the worker of " + text_of(id_) + " is closed"};
+  return {base::Code::Closed, "[collectives] the worker of " + to_text(id_) + " is closed"};
+}
+
+std::map<int, std::string> Session::heard_elsewhere() const {
+  std::map<int, std::string> heard;
+  for (int member = 0; member < size(); ++member) {
+    if (member != rank_) heard[member] = services_.heard_elsewhere(base::Rank(id_.ranks[member]), *this);
+  }
+  return heard;
+}
+
+std::string Session::heard_of(base::Rank rank) {
+  const int member = member_of(rank);
+  if (member < 0) return {};
+  base::Lock lock(mutex_);
+  return meetings_.heard_of(member);
 }
 
 struct Session::Attendance::Awaited {
@@ -150,10 +162,12 @@ Session::Outcome Session::Attendance::wait() {
   if (!alive_) return std::move(awaited->outcome);
   auto& driver = session_->services_.fabric.driver();
   if (!driver.wait(*awaited->waiter, deadline_)) {
+    // Asked before the lock: other groups have locks of their own, and may be asking us.
+    const auto elsewhere = session_->heard_elsewhere();
     Effects effects;
     {
       base::Lock lock(session_->mutex_);
-      session_->meetings_.expire(path_, base::to_text(session_->timeout_), effects);
+      session_->meetings_.expire(path_, base::to_text(session_->timeout_), elsewhere, effects);
     }
     session_->perform(effects);
     driver.wait(*awaited->waiter, base::never);  // If not by that, then by somebody who is about to complete it.

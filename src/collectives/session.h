@@ -18,6 +18,8 @@
 
 namespace farad::collectives {
 
+class Session;
+
 /// What a group needs of its worker.
 struct Services {
   net::Fabric& fabric;
@@ -27,6 +29,8 @@ struct Services {
   std::function<int64_t()> context;           ///< the one that is current on this thread; 0 = none
   /// It takes part in the passes of that context from now on.
   std::function<void(const autograd::compat::Ptr<autograd::DeferredNode>& node)> record;
+  /// To which operation of another group that worker has come, as far as is known here; for messages.
+  std::function<std::string(base::Rank, const Session& asks)> heard_elsewhere;
   /// For what reductions make of their inputs.
   std::shared_ptr<wire::BufferPool> results = wire::BufferPool::make(size_t{512} << 20);
 };
@@ -37,6 +41,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(GroupId id, int rank, std::chrono::milliseconds timeout, const Services& services,
           const Algorithms& algorithms = {});
 
+  const GroupId& id() const { return id_; }
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(id_.ranks.size()); }
   const Services& services() const { return services_; }
@@ -45,7 +50,7 @@ class Session : public std::enable_shared_from_this<Session> {
   int64_t context() const;
   /// It takes part in the passes of that one from now on.
   void record(const autograd::compat::Ptr<autograd::DeferredNode>& node) const;
-  /// Of a member: `rank 1 (worker1)`, as messages say it.
+  /// Of a member: `rank 1 (worker1)`, by its rank among all workers, as messages say it.
   std::string name_of(int member) const;
 
   Path begin(uint64_t channel);
@@ -110,6 +115,9 @@ class Session : public std::enable_shared_from_this<Session> {
   /// short.
   void start(Request request, std::function<void(Outcome)> done);
 
+  /// To which operation that worker has come that nobody here takes part in yet; empty if none is known.
+  std::string heard_of(base::Rank rank);
+
   // On the driving thread:
   void on_letter(net::Peer from, Letter&& letter);
   void on_lost(net::Peer peer, const base::Status& why);
@@ -125,6 +133,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void note_met(net::Peer peer, Effects& effects) REQUIRES(mutex_);
   void perform(Effects& effects);
   base::Status closed() const;
+  std::map<int, std::string> heard_elsewhere() const;
 
   const GroupId id_;
   const int rank_;

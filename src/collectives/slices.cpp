@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collectives/reduction.h"
+#include "collectives/reduced.h"
 #include "collectives/steps.h"
 
 namespace farad::collectives {
@@ -28,7 +28,7 @@ class Slices {
       auto came = steps_.finish(scattered);
       if (step == 0) {
         if (steps_.somebody_wants_a_gradient(came)) return {};
-        result_ = steps_.memory_for(input_);
+        result_.emplace(steps_.memory_for(input_), steps_.algorithms().stream_from);
       }
       if (step + 1 < count_) scattered = scatter();
       reduce(step, std::move(came));
@@ -37,7 +37,7 @@ class Slices {
       handed_out = std::move(next);
     }
     take(count_ - 1, steps_.finish(*handed_out));
-    return result_;
+    return result_->whole();
   }
 
   /// Whoever still waits does so for the first meeting that this member has not come to, of either kind.
@@ -65,24 +65,25 @@ class Slices {
     for (int member = 0; member < steps_.members(); ++member) {
       pieces.push_back(member == steps_.rank() ? slice(input_, step, member) : std::move(came.at(member).tensor));
     }
-    auto own = slice(result_, step, steps_.rank());
-    reduce_into(own, pieces, op_);
+    reduced_ = result_->reduce(slice(result_->whole(), step, steps_.rank()), pieces, op_);
   }
 
   Session::Attendance hand_out() {
     const auto step = handed_out_++;
-    const auto own = slice(result_, step, steps_.rank());
-    return steps_.begin(number_of_hand_out(step), steps_.others(), steps_.others(), [&](int) { return own; });
+    return steps_.begin(number_of_hand_out(step), steps_.others(), steps_.others(), [&](int) { return reduced_; });
   }
 
   void take(int64_t step, const Steps::Came& came) {
-    for (const auto& [member, contribution] : came) slice(result_, step, member).copy_(contribution.tensor);
+    for (const auto& [member, contribution] : came) {
+      result_->put(slice(result_->whole(), step, member), contribution.tensor);
+    }
   }
 
   Steps& steps_;
   const Op op_;
   const Tensor input_;
-  Tensor result_;
+  std::optional<Reduced> result_;
+  Tensor reduced_;  // The own slice of the last step.
   int64_t count_ = 1;
   int64_t scattered_ = 0, handed_out_ = 0;  // how many of them have begun
 };

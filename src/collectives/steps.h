@@ -14,8 +14,8 @@ namespace farad::collectives {
 
 /// Meetings of an operation have numbers. The first is every operation's and every algorithm's: there each member hears
 /// from each other (by doubling: from one other) what that one has called, and whether it wants a gradient. If one
-/// does, what can be differentiated takes the place of the other steps, and has two numbers of its own.
-constexpr uint64_t first_meeting = 0, differentiable_meeting = 1, first_step = 3;
+/// does, what can be differentiated takes the place of the other steps, and has a number of its own.
+constexpr uint64_t first_meeting = 0, differentiable_meeting = 1, first_step = 2;
 
 /// What reductions that go step by step have in common: no gradients, and meetings that begin before others are over.
 /// One thread; the ticket must outlive it.

@@ -34,7 +34,7 @@ struct FabricOptions {
   std::string bind;                             ///< where tcp listens, and what it announces; empty: see TcpOptions
   wire::Limits limits;
   size_t queue_bytes = size_t{64} << 20;  ///< per peer; a sender beyond it waits
-  size_t pool_bytes = size_t{1} << 30;    ///< most that idle receive buffers may hold
+  size_t pool_bytes = size_t{1} << 30;    ///< most that idle receive buffers may hold, and that is lent through shm
   std::chrono::microseconds spin{50};     ///< see SystemBell
   base::Level log_level = base::Level::Warning;
   sim::World* world = nullptr;  ///< needed by transport "sim", which also brings the runtime

@@ -25,6 +25,10 @@ class Poller {
   /// The driver only: let take_ready() show this event once more, because it was not dealt with to the end.
   virtual void again(uint64_t cookie, uint32_t events) = 0;
 
+  /// The driver only: something was read from this one. If it is the same one again and again, take_ready() may show it
+  /// as readable on the mere guess that its next message has come: to read in vain is cheaper than to ask first.
+  virtual void found(uint64_t cookie) = 0;
+
   /// The driver only: what the last sleep or check found, each event once. Makes no system call.
   virtual std::span<const epoll_event> take_ready() = 0;
 };

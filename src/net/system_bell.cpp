@@ -66,6 +66,7 @@ void SystemBell::ring() { page_->ring(eventfd_.get()); }
 void SystemBell::clear() {
   page_->state.fetch_and(~BellPage::rung, std::memory_order_seq_cst);
   if (!watching_.load(std::memory_order_relaxed)) return;
+  if (guessed_.load(std::memory_order_relaxed) && guessed_.exchange(false)) again(last_found_, EPOLLIN);
   const bool woken = epoll_has_news_.load() && epoll_has_news_.exchange(false);
   if (woken || ++clears_ >= clears_per_check) wait_in_epoll(base::TimePoint::min());
 }
@@ -123,12 +124,23 @@ bool SystemBell::yield(Looks& looks, News news) {
   for (int i = 0; i < Yielding::most_per_wait && !came; ++i) {
     ::sched_yield();
     const auto after = base::Clock::now();
-    came = (this->*news)();
+    came = guess() || (this->*news)();
     if (!yielding.note(before, after, came)) return came;
     before = after;
   }
   yielding.note_wait(came);
   return came;
+}
+
+bool SystemBell::guess() {
+  if (!guessable_.load(std::memory_order_relaxed) || !guessable_.exchange(false)) return false;
+  guessed_.store(true);
+  return true;
+}
+
+void SystemBell::found(uint64_t cookie) {
+  guessable_.store(cookie == last_found_, std::memory_order_relaxed);
+  last_found_ = cookie;
 }
 
 void SystemBell::sleep(base::TimePoint deadline) {

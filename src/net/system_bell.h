@@ -38,6 +38,7 @@ class SystemBell final : public Bell, public Poller {
   void rewatch(int fd, uint32_t events, uint64_t cookie) override;
   void unwatch(int fd) override;
   void again(uint64_t cookie, uint32_t events) override;
+  void found(uint64_t cookie) override;
   std::span<const epoll_event> take_ready() override;
 
   shm::BellPage& page() { return *page_; }
@@ -62,6 +63,10 @@ class SystemBell final : public Bell, public Poller {
   bool spin(Looks& looks, News news, base::TimePoint deadline);
   bool yield(Looks& looks, News news);
 
+  /// Whether to try the descriptor that something came from lately, instead of asking which one has something. Then the
+  /// next clear() makes it ready.
+  bool guess();
+
   /// Appends to ready_ what there is.
   void wait_in_epoll(base::TimePoint deadline);
   /// Whether what comes into epoll_ wakes the resident; once.
@@ -77,11 +82,14 @@ class SystemBell final : public Bell, public Poller {
   std::atomic<bool> watching_{false};
   std::atomic<bool> armed_{false};
   std::atomic<bool> epoll_has_news_{false};  // The resident was woken because of it.
+  std::atomic<bool> guessable_{false};       // The last two finds were at the same descriptor, and no guess since.
+  std::atomic<bool> guessed_{false};
 
   // Whoever holds the role.
   std::vector<epoll_event> ready_;
   std::vector<epoll_event> taken_;
   int clears_ = 0;
+  uint64_t last_found_ = UINT64_MAX;
   Looks drivers_looks_;
   // The resident.
   Looks residents_looks_;

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +23,7 @@ namespace {
 using base::Code;
 using base::Status;
 using Json = nlohmann::json;
+namespace fs = std::filesystem;
 
 constexpr const char* manifest_name = "manifest.json";
 constexpr const char* aside_name = "manifest.json.new";
@@ -38,16 +42,19 @@ std::string file_name(uint64_t generation, size_t number) {
   std::snprintf(text, sizeof text, "%08llu-%zu%s", static_cast<unsigned long long>(generation), number, suffix);
   return text;
 }
-bool is_file_name(const std::string& name) {
-  const auto dash = name.find('-');
-  const auto end = name.size() - std::min(name.size(), std::strlen(suffix));
-  const auto digits = [&](size_t first, size_t last) {
-    return first < last && last - first <= 20 &&
-           std::all_of(
-               name.begin() + static_cast<long>(first), name.begin() + static_cast<long>(last),
-               [](char c) { return c >= '0' && c <= '9'; });
-  };
-  return dash != name.npos && dash < end && name.ends_with(suffix) && digits(0, dash) && digits(dash + 1, end);
+/// The generation in such a name; nothing if it is another one.
+std::optional<uint64_t> generation_in(std::string_view name) {
+  uint64_t generation = 0, number = 0;
+  const char* const end = name.data() + name.size();
+  const auto dash = std::from_chars(name.data(), end, generation);
+  if (dash.ec != std::errc() || dash.ptr == end || *dash.ptr != '-') return {};
+  const auto rest = std::from_chars(dash.ptr + 1, end, number);
+  if (rest.ec != std::errc() || std::string_view(rest.ptr, end) != suffix) return {};
+  return generation;
+}
+
+Status not_as_it_should_be(const std::string& directory, const Json::exception& error) {
+  return failed(directory + "/" + manifest_name, std::string("is not as it should be: ") + error.what());
 }
 
 /// The last word of a manifest is a checksum of all others, so that a changed one is not taken.
@@ -71,21 +78,79 @@ Status read_manifest(const std::string& directory, Json& manifest) {
   return {};
 }
 
+void parse_groups(const Json& manifest, CheckpointFacts& facts) {
+  for (const auto& group : manifest.at("groups")) {
+    auto& known = facts.groups.emplace_back();
+    known.settings.kind = group.at("optimizer").get<std::string>();
+    known.settings.options = group.at("options").get<std::map<std::string, double>>();
+    known.parameters = group.at("parameters").get<int64_t>();
+  }
+}
+
+/// "Adam of 3 parameters, SGD of 2 parameters".
+std::string described(const CheckpointFacts& facts) {
+  std::string text;
+  for (const auto& [settings, parameters] : facts.groups) {
+    text += (text.empty() ? "" : ", ") + settings.kind + " of " + std::to_string(parameters) + " parameters";
+  }
+  return text;
+}
+
+/// Whether a checkpoint of `facts` may take the place of what is there.
+Status check_last(const std::string& directory, const CheckpointFacts& facts) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(directory + "/" + manifest_name, error))) return {};
+  Json manifest;
+  if (auto status = read_manifest(directory, manifest); !status.ok()) {
+    return {status.code(), status.message() + "; save into another directory, or remove that one"};
+  }
+  CheckpointFacts last;
+  try {
+    parse_groups(manifest, last);
+  } catch (const Json::exception& error) {
+    return not_as_it_should_be(directory, error);
+  }
+  if (described(last) == described(facts)) return {};
+  return failed(directory, "there is one of another training, of " + described(last) + ", not of " + described(facts) +
+                               "; save into another directory, or remove that one");
+}
+
 Status sync_directory(const std::string& directory) {
   const base::Fd fd(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd || fsync(fd.get()) != 0) return failed(directory, std::string("fsync: ") + std::strerror(errno));
   return {};
 }
 
+/// With those that it lies in; what was made is on the disk then.
+Status make_directory(const std::string& directory) {
+  std::error_code error;
+  auto path = fs::absolute(directory, error).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // It ended in a slash.
+  std::vector<fs::path> parents;
+  for (auto next = path; !fs::exists(next, error) && next.has_relative_path(); next = next.parent_path()) {
+    parents.push_back(next.parent_path());
+  }
+  fs::create_directories(path, error);
+  if (error) return failed(directory, "cannot be made: " + error.message());
+  for (const auto& parent : parents) {
+    if (auto status = sync_directory(parent.string()); !status.ok()) return status;
+  }
+  return {};
+}
+
 }  // namespace
 
-Status CheckpointWriter::begin() {
-  std::error_code error;
-  std::filesystem::create_directories(directory_, error);
-  if (error) return failed(directory_, "cannot be made: " + error.message());
-  Json last;
+Status CheckpointWriter::begin(const CheckpointFacts& facts) {
+  if (auto status = make_directory(directory_); !status.ok()) return status;
+  if (auto status = check_last(directory_, facts); !status.ok()) return status;
+  // One that no file here has, whether a manifest names it or a process that was killed has left it.
   generation_ = 1;
-  if (read_manifest(directory_, last).ok()) generation_ = last.value("generation", uint64_t{0}) + 1;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory_, error)) {
+    const auto used = generation_in(entry.path().filename().string());
+    if (used) generation_ = std::max(generation_, *used + 1);
+  }
+  if (error) return failed(directory_, "cannot be listed: " + error.message());
   return {};
 }
 
@@ -121,18 +186,18 @@ Status CheckpointWriter::finish(const CheckpointFacts& facts) {
 
 void CheckpointWriter::remove_others() const {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory_, error)) {
+  for (const auto& entry : fs::directory_iterator(directory_, error)) {
     const auto name = entry.path().filename().string();
     const bool ours = std::any_of(files_.begin(), files_.end(), [&](const auto& file) { return file.first == name; });
-    if (!ours && is_file_name(name)) std::filesystem::remove(entry.path(), error);
+    if (!ours && generation_in(name)) fs::remove(entry.path(), error);
   }
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  if (finished_) return;
+  if (finished_ || files_.empty()) return;  // Without files of its own it has not begun.
   std::error_code error;
-  for (const auto& [name, mark] : files_) std::filesystem::remove(path(name), error);
-  std::filesystem::remove(path(aside_name), error);
+  for (const auto& [name, mark] : files_) fs::remove(path(name), error);
+  fs::remove(path(aside_name), error);
 }
 
 Status read_checkpoint(const std::string& directory, CheckpointFacts& facts, NamedTensors& tensors) {
@@ -141,15 +206,10 @@ Status read_checkpoint(const std::string& directory, CheckpointFacts& facts, Nam
   CheckpointFacts found;
   NamedTensors all;
   try {  // A sealed manifest may still be of another program that seals like us.
-    for (const auto& group : manifest.at("groups")) {
-      auto& known = found.groups.emplace_back();
-      known.settings.kind = group.at("optimizer").get<std::string>();
-      known.settings.options = group.at("options").get<std::map<std::string, double>>();
-      known.parameters = group.at("parameters").get<int64_t>();
-    }
+    parse_groups(manifest, found);
     for (const auto& file : manifest.at("files")) {
       const auto name = file.at("name").get<std::string>();
-      if (!is_file_name(name))
+      if (!generation_in(name))
         return failed(directory, "its manifest names a file \"" + name + "\", which is none of ours");
       NamedTensors some;
       const FileMark mark{file.at("size").get<uint64_t>(), file.at("sha256").get<std::string>()};
@@ -159,7 +219,7 @@ Status read_checkpoint(const std::string& directory, CheckpointFacts& facts, Nam
       if (all.size() != count) return failed(directory, "two of its files have a tensor of the same name");
     }
   } catch (const Json::exception& error) {
-    return failed(directory + "/" + manifest_name, std::string("is not as it should be: ") + error.what());
+    return not_as_it_should_be(directory, error);
   }
   facts = std::move(found);
   tensors = std::move(all);

@@ -14,7 +14,8 @@
 ///
 /// New files have new names. The manifest is written aside and then renamed, which is one instant: before it the
 /// directory holds the last checkpoint, after it the new one, whenever the process ends. Files that no manifest names
-/// are removed by the next one that is written.
+/// are removed by the next one that is written. A directory with a manifest that is not of such a checkpoint is none of
+/// ours: nothing in it is touched.
 namespace farad::optim {
 
 /// What the manifest says beside its files.
@@ -32,8 +33,9 @@ class CheckpointWriter {
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
 
-  /// Makes the directory if there is none.
-  base::Status begin();
+  /// Makes the directory if there is none. Refuses one whose checkpoint has other optimizers or numbers of parameters
+  /// than `facts`, and one whose manifest cannot be read.
+  base::Status begin(const CheckpointFacts& facts);
   base::Status add(const NamedTensors& tensors);
   /// From here on this is the checkpoint.
   base::Status finish(const CheckpointFacts& facts);

@@ -82,6 +82,7 @@ Coordinator::Coordinator(Services services, const std::vector<Group>& groups) : 
     rates_.push_back(group.settings.options.at("lr"));
     facts_.groups.push_back({group.settings, static_cast<int64_t>(group.parameters.size())});
   }
+  base_rates_ = rates_;
   auto plans = plans_of(groups, services_.own.new_optimizer());
   FARAD_CHECK(!plans.empty(), "[optim] there is nothing to optimize: no parameters were given");
   for (auto& [owner, plan] : plans) {

@@ -46,7 +46,10 @@ class Coordinator {
   double clip_grad_norm(int64_t context, double max_norm);
   void clip_grad_value(int64_t context, double max_value);
 
+  /// Of each group, as they are now.
   std::vector<double>& rates() { return rates_; }
+  /// What schedules go from; load() does not change them.
+  std::vector<double>& base_rates() { return base_rates_; }
 
  private:
   /// What one owner said, or why it said nothing.
@@ -81,7 +84,7 @@ class Coordinator {
   std::vector<Part> parts_;                    // theirs
   std::vector<std::vector<int64_t>> numbers_;  // of their parameters
   CheckpointFacts facts_;
-  std::vector<double> rates_;
+  std::vector<double> rates_, base_rates_;
   uint64_t step_ = 0;
   std::atomic<bool> busy_{false};
 };

@@ -52,6 +52,8 @@ class Ledger {
   /// The worker ends: who waits for a step hears so, and none begins any more.
   void close() EXCLUDES(mutex_);
 
+  /// False once it was given up, though what prepares it may not have noticed.
+  bool is_open(StepId step) const EXCLUDES(mutex_);
   size_t open_steps() const EXCLUDES(mutex_);
 
  private:
@@ -71,7 +73,6 @@ class Ledger {
   /// Takes what that owner finds out. True if the step has ended.
   bool follow(StepId step, int leader) EXCLUDES(mutex_);
   void lead(StepId step, const std::vector<int>& owners) EXCLUDES(mutex_);
-  bool is_open(StepId step) const EXCLUDES(mutex_);
   void remember(StepId step, Standing outcome) REQUIRES(mutex_);
 
   const Services services_;

@@ -32,6 +32,7 @@ bool ParameterLocks::try_lock(StepId step, const Parameters& parameters) {
 
 void ParameterLocks::lock(StepId step, Parameters parameters, Granted granted) {
   base::Lock lock(mutex_);
+  if (closed_) return;
   claims_.push_back({step, std::move(parameters), std::move(granted)});
   const auto next = grant();
   lock.unlock();
@@ -57,6 +58,17 @@ void ParameterLocks::unlock(StepId step) {
   const auto next = grant();
   lock.unlock();
   tell(next);
+}
+
+void ParameterLocks::close() {
+  std::list<Claim> dropped;  // Not under the lock: their ends tell others.
+  base::Lock lock(mutex_);
+  closed_ = true;
+  for (auto next = claims_.begin(); next != claims_.end();) {
+    const auto claim = next++;
+    if (!claim->held) dropped.splice(dropped.end(), claims_, claim);
+  }
+  lock.unlock();
 }
 
 std::vector<ParameterLocks::Granted> ParameterLocks::grant() {

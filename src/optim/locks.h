@@ -28,6 +28,9 @@ class ParameterLocks {
   /// If it has parameters, it lets go of them.
   void unlock(StepId step) EXCLUDES(mutex_);
 
+  /// The worker ends: whoever waits, or would, is forgotten, and `granted` is let go of without a call.
+  void close() EXCLUDES(mutex_);
+
  private:
   struct Claim {
     StepId step;
@@ -42,6 +45,7 @@ class ParameterLocks {
 
   base::Mutex mutex_;
   std::list<Claim> claims_ GUARDED_BY(mutex_);  // in the order of asking
+  bool closed_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace farad::optim

@@ -156,6 +156,8 @@ Future<Vote> Participant::begin(const std::shared_ptr<Run>& run) {
     run->granted = granted;
     self->worker_.later([self, run] { self->compute(run); });
   });
+  // Who gave the step up before it waited has found nobody to interrupt.
+  if (!worker_.ledger().is_open(run->step)) worker_.locks().give_up(run->step);
   return vote;
 }
 

@@ -1,7 +1,10 @@
 // What a Coordinator has to do with checkpoints.
 
+#include <ATen/ops/_validate_sparse_coo_tensor_args.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/sparse_coo_tensor.h>
 
+#include <string_view>
 #include <utility>
 
 #include "optim/coordinator.h"
@@ -9,9 +12,22 @@
 namespace farad::optim {
 namespace {
 
-// Names in the files: "parameter.3", "state.3.exp_avg", and "state.3.steps" if anything is remembered.
+// Names in the files: "parameter.3", "state.3.exp_avg", and "state.3.steps" if anything is remembered. What is sparse,
+// which the format does not have, is there in two: "state.3.momentum_buffer.indices" and "....values".
 std::string value_name(int64_t number) { return "parameter." + std::to_string(number); }
 std::string state_prefix(int64_t number) { return "state." + std::to_string(number) + "."; }
+constexpr const char* indices_suffix = ".indices";
+constexpr const char* values_suffix = ".values";
+
+void add_state(NamedTensors& tensors, const std::string& name, const at::Tensor& tensor) {
+  if (!tensor.is_sparse()) {
+    tensors.emplace(name, tensor);
+    return;
+  }
+  const auto one = tensor.coalesce();
+  tensors.emplace(name + indices_suffix, one.indices());
+  tensors.emplace(name + values_suffix, one.values());
+}
 
 NamedTensors named(const std::vector<ParameterImage>& images) {
   NamedTensors tensors;
@@ -19,13 +35,34 @@ NamedTensors named(const std::vector<ParameterImage>& images) {
     tensors.emplace(value_name(image.number), image.value);
     if (!image.remembered) continue;
     tensors.emplace(state_prefix(image.number) + "steps", at::scalar_tensor(image.steps, at::kLong));
-    for (const auto& [name, tensor] : image.state) tensors.emplace(state_prefix(image.number) + name, tensor);
+    for (const auto& [name, tensor] : image.state) add_state(tensors, state_prefix(image.number) + name, tensor);
   }
   return tensors;
 }
 
 [[noreturn]] void refuse(const std::string& directory, const std::string& what) {
   throw Error("[optim] checkpoint " + directory + ": " + what + "; nothing was changed");
+}
+
+/// Makes one again of what add_state() has taken apart.
+void join_sparse(ParameterImage& image, const std::string& directory) {
+  constexpr std::string_view suffix = indices_suffix;
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : image.state) {
+    if (name.ends_with(suffix)) names.push_back(name.substr(0, name.size() - suffix.size()));
+  }
+  for (const auto& name : names) {
+    const auto indices = image.state.extract(name + indices_suffix).mapped();
+    const auto values = image.state.extract(name + values_suffix);
+    const auto what = "\"" + state_prefix(image.number) + name + "\"";
+    if (values.empty()) refuse(directory, what + " has indices but no values");
+    try {
+      at::_validate_sparse_coo_tensor_args(indices, values.mapped(), image.value.sizes());
+      image.state.emplace(name, at::sparse_coo_tensor(indices, values.mapped(), image.value.sizes()).coalesce());
+    } catch (const c10::Error& error) {
+      refuse(directory, what + " is no sparse tensor: " + error.what_without_backtrace());
+    }
+  }
 }
 
 /// What the tensors say of one parameter; takes it out of them.
@@ -49,6 +86,7 @@ ParameterImage take_image(NamedTensors& tensors, int64_t number, const std::stri
     }
     next = tensors.erase(next);
   }
+  join_sparse(image, directory);
   return image;
 }
 
@@ -88,7 +126,7 @@ void Coordinator::save(const std::string& directory) {
 
 void Coordinator::write(const std::string& directory) {
   CheckpointWriter writer(directory);
-  writer.begin().raise();
+  writer.begin(facts_).raise();
   // A step that does nothing: while it is open, no other optimizer changes the parameters.
   Recipe hold;
   hold.step = ++step_;

@@ -26,6 +26,8 @@ class Service {
 
   /// The worker ends.
   void close() { ledger_.close(); }
+  /// It has ended, and its agent is still there: whoever waited for parameters goes before that does.
+  void forget() { locks_.close(); }
   /// On the driving thread.
   void on_lost(base::Rank peer) { ledger_.on_lost(peer.value); }
 

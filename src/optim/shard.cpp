@@ -19,7 +19,8 @@ bool is_finite(const at::Tensor& gradient) {
 
 /// Copies into memory that is there already, if it fits.
 at::Tensor copy_into(at::Tensor memory, const at::Tensor& from) {
-  if (memory.defined() && memory.sizes() == from.sizes() && memory.dtype() == from.dtype() &&
+  const auto is_dense = [](const at::Tensor& tensor) { return tensor.defined() && tensor.layout() == at::kStrided; };
+  if (is_dense(memory) && is_dense(from) && memory.sizes() == from.sizes() && memory.dtype() == from.dtype() &&
       memory.device() == from.device() && memory.strides() == from.strides()) {
     return memory.copy_(from);
   }
@@ -123,7 +124,7 @@ void Shard::prepare(const std::vector<Image>& images) {
           for (const auto& [name, tensor] : image->state->tensors) {
             FARAD_CHECK(fits(tensor), "[optim] \"", name, "\" of parameter ", number, " is of ", tensor.sizes(),
                         ", the parameter of ", slot.parameter.sizes());
-            state->tensors.emplace(name, tensor.to(slot.copy.options()).clone());
+            state->tensors.emplace(name, tensor.to(slot.copy.device(), slot.copy.scalar_type()).clone());
           }
         }
         part.optimizer->set_state(slot.copy, state);

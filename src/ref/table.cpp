@@ -85,6 +85,10 @@ std::exception_ptr Table::gone() const {
                                           ": a worker was lost before this reference to it had come"));
 }
 
+std::exception_ptr Table::unmade() const {
+  return std::make_exception_ptr(Closed("[ref] " + services_.name_of(self_) + " was closed before the value was made"));
+}
+
 void Table::is_gone(const RefId& id, Afterwards& after) {
   const auto found = owned_.find(id);
   if (found != owned_.end() && !found->second.expected) settle(id, nullptr, gone(), after);
@@ -237,18 +241,21 @@ void Table::lose_holder(net::Peer peer, Afterwards& after) {
 void Table::close() {
   std::map<RefId, Owned> owned;
   std::map<uint64_t, Lent> lent;
+  Afterwards after;
   {
     base::Lock lock(mutex_);
     closed_ = true;
     // Own handles outlive us, and local_value() with them; what only others held goes.
     for (auto entry = owned_.begin(); entry != owned_.end();) {
       const bool ours = entry->second.handles > 0;
+      if (ours && !entry->second.ready) settle(entry->first, nullptr, unmade(), after);
       if (!ours) owned.insert(std::move(*entry));
       entry = ours ? std::next(entry) : owned_.erase(entry);
     }
     lent.swap(lent_);
     asked_.clear();
   }
+  finish(std::move(after));
 }
 
 }  // namespace farad::ref

@@ -117,7 +117,7 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
   void when_ready(const detail::RefId& id, Then then) override;
   void on_message(net::Peer from, const wire::Message& message) override;
   void on_lost(net::Peer peer) override;
-  /// Nothing is sent any more.
+  /// Nothing is sent any more, and nothing made: whoever waits for a value hears that.
   void close();
 
   struct Stats {
@@ -187,6 +187,7 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
       REQUIRES(mutex_);
   void is_gone(const detail::RefId& id, Afterwards& after) REQUIRES(mutex_);
   std::exception_ptr gone() const;
+  std::exception_ptr unmade() const;
   void free_if_unheld(const detail::RefId& id, Afterwards& after) REQUIRES(mutex_);
   void lose_holder(net::Peer peer, Afterwards& after) REQUIRES(mutex_);
 

@@ -127,13 +127,13 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
   // Should the wait throw, nobody may write into this frame any more.
   auto withdraw = c10::make_scope_exit([&] {
     if (waiter->completed()) return;
-    if (pending_.take(id)) return end_work();
+    if (const auto mine = pending_.give_up(id)) return tell_given_up(*mine, id), end_work();
     while (!waiter->completed()) std::this_thread::yield();  // Somebody is completing it right now.
   });
   if (!fabric_->driver().wait(*waiter, deadline)) {
-    if (auto mine = pending_.take(id)) {
+    if (const auto mine = pending_.give_up(id)) {
       withdraw.release();
-      give_up(std::move(*mine), id);
+      tell_given_up(*mine, id);
       end_work();
       throw Timeout(text_of(to, callee) + ": no reply in " + base::to_text(timeout));
     }
@@ -166,8 +166,8 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
   future->set_cancel([life = host_.life(), this, id, to, callee]() -> std::string {
     const auto alive = life.lock();
     if (!alive) return {};
-    if (auto call = pending_.take(id)) {
-      give_up(std::move(*call), id);
+    if (const auto call = pending_.give_up(id)) {
+      tell_given_up(*call, id);
       end_work();
     }
     return text_of(to, callee);
@@ -175,12 +175,7 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
   if (deadline < timer_next_.load()) timer_parker_->unpark();
 }
 
-void Agent::give_up(PendingCall call, uint64_t id) {
-  if (call.keep) {
-    // The call may not even have arrived, and must find its object when it does; it tells us when it has ended.
-    base::Lock lock(mutex_);
-    given_up_.emplace(id, std::pair(net::Peer{call.to, call.incarnation}, std::move(call.keep)));
-  }
+void Agent::tell_given_up(const PendingCall& call, uint64_t id) {
   wire::Message message;
   message.kind = static_cast<uint8_t>(Kind::Cancel);
   message.tag = id;
@@ -196,8 +191,8 @@ void Agent::expire_calls() {
   while (!ending_->ended()) {
     timer_next_.store(base::never);  // Whoever adds a call from here on wakes us, unless it was in time to be seen.
     base::TimePoint next;
-    for (auto& [id, call] : pending_.take_expired(fabric_->runtime().now(), next)) {
-      give_up(call, id);
+    for (auto& [id, call] : pending_.give_up_expired(fabric_->runtime().now(), next)) {
+      tell_given_up(call, id);
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(call.deadline - call.since);
       complete(call,
                {{Code::Timeout, text_of(call.to, call.callee) + ": no reply in " + base::to_text(waited)}, {}, {}});
@@ -274,7 +269,7 @@ void Agent::describe(Debug& debug) const {
   for (const auto& [key, call] : running_) {
     debug.running.push_back({call->function(), "from " + name_of(key.first.rank), age(call->since)});
   }
-  debug.unsettled += given_up_.size();
+  debug.unsettled += pending_.given_up();
 }
 
 void Agent::end(const std::string& why) {
@@ -285,11 +280,7 @@ void Agent::end(const std::string& why) {
   for (auto& call : pending_.take_all()) {
     complete(call, {{Code::Closed, text_of(call.to, call.callee) + ": " + why}, {}, {}});
   }
-  decltype(given_up_) let_go;
-  {
-    base::Lock lock(mutex_);
-    let_go.swap(given_up_);
-  }
+  const auto let_go = pending_.let_go_all();
   if (auto* above = host_.above()) above->close();
   if (auto* collectives = host_.collectives()) collectives->close();
   fabric_->driver().residents().join();

@@ -101,6 +101,7 @@ class Agent final : private net::Sink {
   void take_reply(net::Peer from, wire::Message&& message);
   void take_late_reply(net::Peer from, uint64_t id, const ReplyHeader& header);
   void take_cancel(net::Peer from, uint64_t id);
+  void cancel_returned(std::shared_ptr<detail::FutureCore> future);
   void finished(const std::shared_ptr<Incall>& call);
 
   enum class Watch { ByTimer, ByCaller };
@@ -108,7 +109,8 @@ class Agent final : private net::Sink {
   uint64_t send(base::Rank to, detail::Outcall call, base::TimePoint since, base::TimePoint deadline,
                 std::chrono::milliseconds timeout, Watch watch, std::function<void(Outcome)> done);
   base::Incarnation post(base::Rank to, wire::Message message);
-  void give_up(PendingCall call, uint64_t id);
+  /// Tells the callee of a call that was given up. It is answered once it has ended there, if it kept something.
+  void tell_given_up(const PendingCall& call, uint64_t id);
   void expire_calls();
   std::exception_ptr error_of(const Outcome& outcome, base::Rank to, const Callee& callee);
   std::string name_of(base::Rank rank) const;
@@ -127,7 +129,6 @@ class Agent final : private net::Sink {
 
   mutable base::Mutex mutex_;
   std::map<std::pair<net::Peer, uint64_t>, std::shared_ptr<Incall>> running_ GUARDED_BY(mutex_);
-  std::map<uint64_t, std::pair<net::Peer, std::shared_ptr<const void>>> given_up_ GUARDED_BY(mutex_);
   std::deque<std::pair<net::Peer, uint64_t>> early_cancels_ GUARDED_BY(mutex_);
   uint64_t one_way_ GUARDED_BY(mutex_) = 0;  // Numbers for those that have none of their caller's.
 

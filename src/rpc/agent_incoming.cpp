@@ -45,7 +45,7 @@ void Agent::take_call(net::Peer from, wire::Message&& message) {
     base::Lock lock(mutex_);
     running_.emplace(std::pair(from, id == 0 ? ++one_way_ : id), call);
     call->key = id == 0 ? one_way_ : id;
-    if (id != 0 && std::erase(early_cancels_, std::pair(from, id)) > 0) call->cancel();
+    if (id != 0 && std::erase(early_cancels_, std::pair(from, id)) > 0) (void)call->cancel();
   }
   if (in_place_.run(cost_of(call->header()), [call] { call->run(); }) || ending_->ended()) return;
   call->refuse({Code::Invalid, "[rpc] call of \"" + call->function() +
@@ -102,42 +102,50 @@ void Agent::take_reply(net::Peer from, wire::Message&& message) {
 /// The caller gave up first. A late reply is news to nobody, but for what was kept for it and for the layer above.
 void Agent::take_late_reply(net::Peer from, uint64_t id, const ReplyHeader& header) {
   if (auto* above = host_.above(); above && !header.note.empty()) above->on_late_result(from, header.note);
-  std::shared_ptr<const void> let_go;
-  base::Lock lock(mutex_);
-  if (const auto kept = given_up_.find(id); kept != given_up_.end()) {
-    let_go = std::move(kept->second.second);
-    given_up_.erase(kept);
-  }
-  lock.unlock();
+  pending_.let_go(id);
 }
 
 void Agent::take_cancel(net::Peer from, uint64_t id) {
   base::Lock lock(mutex_);
   const auto found = running_.find({from, id});
-  if (found != running_.end()) return found->second->cancel();
+  if (found != running_.end()) {
+    auto returned = found->second->cancel();
+    lock.unlock();
+    return cancel_returned(std::move(returned));
+  }
   // It has overtaken its call, or comes too late; which of the two cannot be told, so only the latest are kept.
   constexpr size_t most_kept = 64;
   early_cancels_.emplace_back(from, id);
   if (early_cancels_.size() > most_kept) early_cancels_.pop_front();
 }
 
+/// What the function of a call that was given up has returned.
+void Agent::cancel_returned(std::shared_ptr<detail::FutureCore> future) {
+  if (!future) return;
+  executor_.post([this, future = std::move(future)] {
+    host_.run_as_worker([&] {
+      try {
+        future->give_up();  // The function may have given the same one to others.
+      } catch (...) {       // Of a hook; the future is cancelled all the same, and nobody else wants to know.
+      }
+    });
+  });
+}
+
 void Agent::on_lost(net::Peer peer, const Status& why) {
   for (auto& call : pending_.take_all_of(peer)) {
     complete(call, {{Code::PeerLost, text_of(peer.rank, call.callee) + ": " + why.message()}, {}, {}});
   }
-  std::vector<std::shared_ptr<const void>> let_go;  // Not under the lock: their ends send.
+  const auto let_go = pending_.let_go_of(peer);  // Their ends send, and must not to who was lost.
+  std::vector<std::shared_ptr<detail::FutureCore>> returned;
   {
     base::Lock lock(mutex_);
     for (auto& [key, call] : running_) {
-      if (key.first == peer) call->cancel();
+      if (key.first == peer) returned.push_back(call->cancel());
     }
     std::erase_if(early_cancels_, [&](const auto& cancel) { return cancel.first == peer; });
-    for (auto kept = given_up_.begin(); kept != given_up_.end();) {
-      const bool gone = kept->second.first == peer;
-      if (gone) let_go.push_back(std::move(kept->second.second));
-      kept = gone ? given_up_.erase(kept) : std::next(kept);
-    }
   }
+  for (auto& future : returned) cancel_returned(std::move(future));
   host_.references().on_lost(peer);
   if (auto* above = host_.above()) above->on_lost(peer, why);
   if (auto* collectives = host_.collectives()) collectives->on_lost(peer, why);
@@ -157,6 +165,7 @@ void Agent::on_unsent(net::Peer to, const wire::Message& message, const Status& 
       if (call->made) call->made->never_went();
       complete(*call, {{Code::Invalid, text_of(call->to, call->callee) + ": " + why.message()}, {}, {}});
     }
+    pending_.let_go(tag);  // If it was given up meanwhile: there is nobody to tell that it has ended.
   } else if (kind == Kind::Reply) {
     ReplyHeader header;
     size_t result_at = 0;

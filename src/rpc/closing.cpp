@@ -31,24 +31,27 @@ std::set<Rank> ranks_of(const std::vector<int>& numbers) {
 struct Closing::Note {
   What what;
   Traffic traffic;        // Report
-  uint64_t number = 0;    // Enter, Pass; which look the Report is of
+  uint64_t number = 0;    // Pass; which look the Report is of
   std::vector<int> lost;  // Decided, Lost
   bool close = false;     // Ask: its sender wants to close. Report: its sender has been asked so.
+  Entry entry = {};       // Enter
 
   wire::Message encode() const {
     wire::Message message;
     message.kind = static_cast<uint8_t>(Kind::Closing);
-    wire::encode(std::make_tuple(what, traffic.sent, traffic.received, number, lost, close), message);
+    wire::encode(std::make_tuple(what, traffic.sent, traffic.received, number, lost, close, entry.look, entry.entered,
+                                 entry.passed, entry.knows),
+                 message);
     return message;
   }
   static base::Status decode(const wire::Message& message, Note& note) {
-    std::tuple<What, std::vector<uint64_t>, std::vector<uint64_t>, uint64_t, std::vector<int>, bool> parts;
+    std::tuple<What, std::vector<uint64_t>, std::vector<uint64_t>, uint64_t, std::vector<int>, bool, uint64_t, uint64_t,
+               uint64_t, bool>
+        parts;
     auto status = wire::decode(message, parts);
-    note = {std::get<0>(parts),
-            {std::get<1>(parts), std::get<2>(parts)},
-            std::get<3>(parts),
-            std::get<4>(parts),
-            std::get<5>(parts)};
+    note = {std::get<0>(parts), {std::get<1>(parts), std::get<2>(parts)},
+            std::get<3>(parts), std::get<4>(parts),
+            std::get<5>(parts), {std::get<6>(parts), std::get<7>(parts), std::get<8>(parts), std::get<9>(parts)}};
     return status;
   }
 };
@@ -88,7 +91,7 @@ void Closing::report(Outbox& out) {
     return consider(out);
   }
   reported_to_ = decider();
-  out.emplace_back(decider(), Note{What::Report, now_.traffic, now_.look, {}, asked_by_ == decider()}.encode());
+  out.emplace_back(decider(), Note{What::Report, now_.traffic, now_.look, {}, asked_by_.contains(decider())}.encode());
 }
 
 /// Connections are made on first use: one that was never used cannot tell of a peer's end, so the decider asks all.
@@ -97,9 +100,11 @@ void Closing::ask_all(Outbox& out) {
   for (Rank rank : others()) ask(rank, out);
 }
 
-void Closing::ask(Rank rank, Outbox& out) {
-  asked_.insert(rank);
-  out.emplace_back(rank, Note{What::Ask, {}, 0, {}, begun_}.encode());
+void Closing::ask(Rank rank, Outbox& out) const { out.emplace_back(rank, Note{What::Ask, {}, 0, {}, begun_}.encode()); }
+
+/// The living answer.
+void Closing::greet_lost(Outbox& out) const {
+  for (Rank rank : lost_) out.emplace_back(rank, Note{What::Greet, {}, 0, {}}.encode());
 }
 
 void Closing::begin(Activity now) {
@@ -109,7 +114,7 @@ void Closing::begin(Activity now) {
     begun_ = true;
     // Who came here meanwhile has looked later, and may have seen the last work end.
     if (now.look >= now_.look) now_ = std::move(now);
-    for (Rank rank : lost_) out.emplace_back(rank, Note{What::Greet, {}, 0, {}}.encode());
+    greet_lost(out);
     ask_all(out);
     report(out);
   }
@@ -125,7 +130,7 @@ void Closing::update(Activity now) {
     now_ = std::move(now);
     if (!begun_) return;
     // It will ask. But it must have heard from us once: that it is gone shows only where one has talked to it.
-    if (decider() != self_ && asked_by_ != decider() && reported_to_ == decider()) return;
+    if (decider() != self_ && !asked_by_.contains(decider()) && reported_to_ == decider()) return;
     report(out);
     if (out.empty() && !decided_) return;  // Calls that come and go wake nobody.
   }
@@ -155,35 +160,90 @@ uint64_t Closing::enter_barrier() {
   uint64_t number = 0;
   {
     base::Lock lock(mutex_);
-    number = ++entered_;
-    enter(out);
+    number = ++mine_.entered - before_;
+    greet_lost(out);
+    if (may_wait()) enter(out);
   }
   dispatch(std::move(out));
   return number;
 }
 
-/// Tells whoever decides which barrier we have come to.
-void Closing::enter(Outbox& out) {
-  if (decider() != self_) return (void)out.emplace_back(decider(), Note{What::Enter, {}, entered_, {}}.encode());
-  on_entry(self_, entered_, out);
+bool Closing::give_up_barrier(uint64_t number) {
+  Outbox out;
+  {
+    base::Lock lock(mutex_);
+    if (mine_.passed >= before_ + number) return false;
+    mine_.entered = std::max(mine_.passed, std::min(mine_.entered, before_ + number - 1));
+    enter(out);
+  }
+  dispatch(std::move(out));
+  return true;
 }
 
-void Closing::on_entry(Rank rank, uint64_t number, Outbox& out) {
-  const bool first = std::none_of(entries_.begin(), entries_.end(), [&](const auto& e) { return e.second >= number; });
-  auto& entry = entries_[rank];
-  entry = std::max(entry, number);
-  if (first) ask_all(out);
-  if (!lost_.empty()) send_to_others(out, {What::Lost, {}, 0, numbers_of(lost_)});
+/// Who knows of a loss is about to give the barrier up; it must not be passed with us.
+bool Closing::may_wait() const { return mine_.waits() && lost_.empty(); }
+
+/// Tells whoever decides which barrier we have come to.
+void Closing::enter(Outbox& out) {
+  ++mine_.look;
+  if (decider() == self_) return on_entry(self_, mine_, out);
+  out.emplace_back(decider(), Note{What::Enter, {}, 0, {}, false, mine_}.encode());
+}
+
+void Closing::on_entry(Rank rank, const Entry& entry, Outbox& out) {
+  if (entry.look < entries_[rank].look) return;  // An older one, overtaken.
+  const bool first = std::none_of(entries_.begin(), entries_.end(),
+                                  [&](const auto& known) { return known.second.entered >= entry.entered; });
+  entries_[rank] = entry;
+  if (entry.knows) learn(entry.passed, out);
+  if (entry.waits() && first) ask_all(out);
+  if (entry.waits() && !lost_.empty()) {
+    send_to_others(out, {What::Lost, {}, 0, numbers_of(lost_)});
+    greet_lost(out);
+  }
   consider_barrier(out);
 }
 
+/// The group has passed so many.
+void Closing::learn(uint64_t passed, Outbox& out) {
+  mine_.passed = std::max(mine_.passed, passed);
+  if (mine_.knows) {
+    mine_.entered = std::max(mine_.entered, passed);
+    return;
+  }
+  mine_.knows = true;
+  before_ = passed;
+  mine_.entered += passed;
+  if (may_wait()) enter(out);
+}
+
 void Closing::consider_barrier(Outbox& out) {
-  if (decider() != self_ || !lost_.empty()) return;
-  uint64_t least = entries_[self_];
-  for (Rank rank : others()) least = std::min(least, entries_[rank]);
-  if (least <= passed_) return;
-  passed_ = least;
-  send_to_others(out, {What::Pass, {}, passed_, {}});
+  if (decider() != self_) return;
+  auto members = others();
+  members.push_back(self_);
+  if (mine_.knows) tell_how_far(out);
+  if (!lost_.empty()) return;
+  if (!mine_.knows) {
+    for (Rank rank : members) {
+      if (!entries_[rank].waits()) return;
+    }
+    return learn(0, out);  // Which comes here again.
+  }
+  uint64_t least = UINT64_MAX;
+  for (Rank rank : members) least = std::min(least, entries_[rank].entered);
+  if (least <= mine_.passed) return;
+  mine_.passed = least;
+  for (auto& [rank, entry] : entries_) entry.passed = least;
+  send_to_others(out, {What::Pass, {}, least, {}});
+}
+
+/// To those who do not know it: they are new, or have not heard of it because a connection broke. They come again.
+void Closing::tell_how_far(Outbox& out) {
+  for (auto& [rank, entry] : entries_) {
+    if (rank == self_ || !entry.waits() || (entry.knows && entry.entered > mine_.passed)) continue;
+    out.emplace_back(rank, Note{What::Pass, {}, mine_.passed, {}}.encode());
+    entry = {entry.look};
+  }
 }
 
 void Closing::leave() {
@@ -216,12 +276,14 @@ void Closing::on_message(Rank from, const wire::Message& message) {
         if (note.traffic.sent.size() != size || note.traffic.received.size() != size) return;
         if (reports_.contains(from) && note.number < reports_[from].activity.look) return;  // An older one, overtaken.
         reports_[from] = {{std::move(note.traffic), true, note.number}, note.close || reports_[from].asked};
-        // One that was started anew since we asked does not know that we wait for it.
-        if (begun_ && decider() == self_ && !asked_.contains(from)) ask(from, out);
+        // It does not know that we wait for it: our question is on its way, or it was started anew since, or had taken
+        // us for lost and forgotten it.
+        if (begun_ && decider() == self_ && !note.close) ask(from, out);
         consider(out);
         break;
       case What::Ask:
-        if (note.close) asked_by_ = from;
+        if (note.close) asked_by_.insert(from);
+        if (may_wait()) enter(out);
         report(out);
         break;
       case What::Decided:
@@ -234,10 +296,11 @@ void Closing::on_message(Rank from, const wire::Message& message) {
         confirmed_.insert(from);
         break;
       case What::Enter:
-        on_entry(from, note.number, out);
+        on_entry(from, note.entry, out);
         break;
       case What::Pass:
-        passed_ = std::max(passed_, note.number);
+        learn(note.number, out);
+        consider_barrier(out);
         break;
       case What::Lost:
         for (Rank rank : ranks_of(note.lost)) {
@@ -283,13 +346,11 @@ void Closing::remove(Rank rank, std::set<Rank>& to, Outbox& out) {
   to.insert(rank);
   reports_.erase(rank);  // If it comes back, it starts anew.
   entries_.erase(rank);
-  asked_.erase(rank);
   if (reported_to_ == rank) reported_to_.reset();
-  if (asked_by_ == rank) asked_by_.reset();
-  const bool at_barrier = entered_ > passed_;
+  asked_by_.erase(rank);
   if (before != decider()) {  // Whoever decides now has heard nothing yet.
-    if (begun_ || at_barrier) ask_all(out);
-    if (at_barrier) enter(out);
+    if (begun_ || mine_.waits()) ask_all(out);
+    if (may_wait()) enter(out);
   }
   // Those who wait at a barrier may never have talked to it.
   if (decider() == self_ && !lost_.empty()) send_to_others(out, {What::Lost, {}, 0, numbers_of(lost_)});
@@ -301,11 +362,13 @@ void Closing::on_alive(Rank rank) {
   Outbox out;
   {
     base::Lock lock(mutex_);
+    const Rank before = decider();
     if (decided_ || lost_.erase(rank) == 0) return;
     confirmed_.erase(rank);
+    if (before != decider()) entries_.clear();  // From here on they are told to the other.
     // It may be the one that decides now, and has heard nothing yet.
     if (begun_) ask_all(out);
-    if (entered_ > passed_) enter(out);
+    if (may_wait()) enter(out);
     report(out);
   }
   dispatch(std::move(out));
@@ -323,7 +386,7 @@ bool Closing::confirmed() const {
 
 bool Closing::barrier_passed(uint64_t number) const {
   base::Lock lock(mutex_);
-  return passed_ >= number;
+  return mine_.passed >= before_ + number;
 }
 
 std::set<Rank> Closing::lost() const {

@@ -43,7 +43,11 @@ struct Activity {
 /// but the first message over the next one shows only its receiver that the other is there after all; so whoever closes
 /// greets those that it has lost, once, and the living answer.
 ///
-/// A barrier is the same without the idleness: everybody has come.
+/// A barrier is the same without the idleness: everybody has come. Barriers are counted, so that whoever hears twice
+/// that one was passed takes it for one. A member says how many it has come to and knows to have been passed; the last
+/// that it said holds, so it may also give one up, because somebody was lost. Who has just been started, perhaps anew,
+/// does not know how many there were before, and is told so when it first comes to one; only then its coming counts. It
+/// may be the one who decides: then it learns it from what the others say, and if nobody knows, there were none.
 ///
 /// Without threads or sockets of its own: messages go in and, through `send`, out. Any thread.
 class Closing {
@@ -56,8 +60,10 @@ class Closing {
   void begin(Activity now);
   /// Something has changed. Does nothing before begin().
   void update(Activity now);
-  /// This member enters its next barrier; its number.
+  /// This member enters its next barrier; its number, of this life.
   uint64_t enter_barrier();
+  /// It does not wait there any more. False if it need not: the barrier has been passed meanwhile.
+  bool give_up_barrier(uint64_t number);
   /// This member alone goes.
   void leave();
   /// Then it may.
@@ -80,20 +86,32 @@ class Closing {
     Activity activity;
     bool asked = false;  // Its sender knew that we want to close.
   };
+  /// How far a member is with barriers.
+  struct Entry {
+    uint64_t look = 0;     // Counts up: of two of them, the later one holds.
+    uint64_t entered = 0;  // With those before its life, once it knows of them.
+    uint64_t passed = 0;
+    bool knows = false;
+    bool waits() const { return entered > passed; }
+  };
   using Outbox = std::vector<std::pair<base::Rank, wire::Message>>;
 
   base::Rank decider() const REQUIRES(mutex_);
   bool present(base::Rank rank) const REQUIRES(mutex_);
   std::vector<base::Rank> others() const REQUIRES(mutex_);
   void send_to_others(Outbox& out, const Note& note) const REQUIRES(mutex_);
+  bool may_wait() const REQUIRES(mutex_);
   void enter(Outbox& out) REQUIRES(mutex_);
-  void on_entry(base::Rank rank, uint64_t number, Outbox& out) REQUIRES(mutex_);
+  void on_entry(base::Rank rank, const Entry& entry, Outbox& out) REQUIRES(mutex_);
+  void learn(uint64_t passed, Outbox& out) REQUIRES(mutex_);
   void remove(base::Rank rank, std::set<base::Rank>& to, Outbox& out) REQUIRES(mutex_);
   void report(Outbox& out) REQUIRES(mutex_);
-  void ask(base::Rank rank, Outbox& out) REQUIRES(mutex_);
+  void ask(base::Rank rank, Outbox& out) const REQUIRES(mutex_);
   void ask_all(Outbox& out) REQUIRES(mutex_);
+  void greet_lost(Outbox& out) const REQUIRES(mutex_);
   void consider(Outbox& out) REQUIRES(mutex_);
   void consider_barrier(Outbox& out) REQUIRES(mutex_);
+  void tell_how_far(Outbox& out) REQUIRES(mutex_);
   void dispatch(Outbox out) EXCLUDES(mutex_);
 
   const base::Rank self_;
@@ -106,13 +124,13 @@ class Closing {
   bool decided_ GUARDED_BY(mutex_) = false;
   bool leaving_ GUARDED_BY(mutex_) = false;
   Activity now_ GUARDED_BY(mutex_);
-  uint64_t entered_ GUARDED_BY(mutex_) = 0;
-  uint64_t passed_ GUARDED_BY(mutex_) = 0;
+  Entry mine_ GUARDED_BY(mutex_);
+  uint64_t before_ GUARDED_BY(mutex_) = 0;  // Barriers that were passed before this life, once it knows.
   std::map<base::Rank, Report> reports_ GUARDED_BY(mutex_);
-  std::set<base::Rank> asked_ GUARDED_BY(mutex_);             // By us, in this life of theirs.
-  std::optional<base::Rank> asked_by_ GUARDED_BY(mutex_);     // Because it wants to close.
+  // Because they want to close. Several, while members do not agree yet on who is lost, and so on who decides.
+  std::set<base::Rank> asked_by_ GUARDED_BY(mutex_);
   std::optional<base::Rank> reported_to_ GUARDED_BY(mutex_);  // Last.
-  std::map<base::Rank, uint64_t> entries_ GUARDED_BY(mutex_);
+  std::map<base::Rank, Entry> entries_ GUARDED_BY(mutex_);
   std::set<base::Rank> confirmed_ GUARDED_BY(mutex_);
   std::set<base::Rank> lost_ GUARDED_BY(mutex_);
   std::set<base::Rank> left_ GUARDED_BY(mutex_);

@@ -13,6 +13,7 @@ using base::Status;
 Ending::Ending(net::Fabric& fabric, std::function<std::string(Rank)> name_of)
     : fabric_(fabric),
       name_of_(std::move(name_of)),
+      work_([this] { report_activity(); }),
       counts_(fabric.size()),
       closing_(
           fabric.self().rank, fabric.size(),
@@ -21,10 +22,6 @@ Ending::Ending(net::Fabric& fabric, std::function<std::string(Rank)> name_of)
             if (fabric_.post(to, std::move(message)).status.code() == Code::PeerLost) closing_.on_lost(to);
           },
           [this] { wake_watchers(); }) {}
-
-void Ending::end_work() {
-  if (work_.fetch_sub(1) == 1 && wanted_.load()) report_activity();
-}
 
 void Ending::sent(net::Peer to) {
   base::Lock lock(mutex_);
@@ -36,7 +33,7 @@ void Ending::unsent(net::Peer to) {
     base::Lock lock(mutex_);
     count(to, &Count::sent, -1);
   }
-  if (wanted_.load()) report_activity();
+  if (work_.watched()) report_activity();
 }
 
 void Ending::received(net::Peer from) {
@@ -54,7 +51,7 @@ void Ending::count(net::Peer peer, uint64_t Count::* which, int64_t by) {
 void Ending::on_message(Rank from, const wire::Message& message) {
   // It may ask how we are. What we said last may be from before a call whose caller the asker has lost meanwhile, so
   // that nobody would miss it.
-  if (wanted_.load()) report_activity();
+  if (work_.watched()) report_activity();
   closing_.on_message(from, message);
 }
 
@@ -65,7 +62,7 @@ void Ending::on_lost(net::Peer peer) {
   }
   // First, because what was reported last may be from before a call of that peer, which from now on does not count: we
   // may work on it and take ourselves to be idle.
-  if (wanted_.load()) report_activity();
+  if (work_.watched()) report_activity();
   closing_.on_lost(peer.rank);
 }
 
@@ -77,7 +74,7 @@ Activity Ending::activity() {
     now.traffic.received.push_back(known.received);
   }
   // Last, and under the lock that all counting takes: if there is no work now, then all that was sent is counted.
-  now.idle = work_.load() == 0;
+  now.idle = work_.empty();
   now.look = ++looks_;
   return now;
 }
@@ -119,22 +116,26 @@ Status Ending::lost_status(const std::string& doing) const {
 void Ending::barrier() {
   if (ended()) throw Closed("[rpc] barrier: this worker is closed");
   const uint64_t number = closing_.enter_barrier();
-  wait_until([&] { return closing_.barrier_passed(number) || !closing_.lost().empty() || ended(); });
-  if (closing_.barrier_passed(number)) return;
-  lost_status("barrier").raise();
+  Status lost;
+  wait_until([&] {
+    lost = lost_status("barrier");
+    return closing_.barrier_passed(number) || !lost.ok() || ended();
+  });
+  if (closing_.barrier_passed(number) || !closing_.give_up_barrier(number)) return;
+  lost.raise();
   throw Closed("[rpc] barrier: this worker was closed meanwhile");
 }
 
 void Ending::wait_to_leave() {
   leaving_.store(true);
-  wanted_.store(true);
-  wait_until([&] { return work_.load() == 0 || ended(); });
+  work_.watch();
+  wait_until([&] { return work_.empty() || ended(); });
   closing_.leave();
   wait_until([&] { return closing_.all_know_we_left() || ended(); });
 }
 
 Status Ending::wait_to_close() {
-  wanted_.store(true);
+  work_.watch();
   closing_.begin(activity());
   wait_until([&] { return closing_.confirmed() || ended(); });
   return lost_status("close");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/gate.h"
 #include "base/mutex.h"
 #include "net/fabric.h"
 #include "rpc/closing.h"
@@ -22,8 +23,8 @@ class Ending {
   /// Around whatever may still make calls: calls of ours until they have ended, calls of others until they have been
   /// answered, continuations. One number for all, so that what passes from one to the next is never missing between
   /// them.
-  void begin_work() { ++work_; }
-  void end_work();
+  void begin_work() { work_.enter(); }
+  void end_work() { work_.leave(); }
 
   /// A call went to that life of a peer; to be said before the work that made it ends.
   void sent(net::Peer to);
@@ -64,8 +65,7 @@ class Ending {
 
   net::Fabric& fabric_;
   const std::function<std::string(base::Rank)> name_of_;
-  std::atomic<int64_t> work_{0};
-  std::atomic<bool> wanted_{false};   // Somebody wants to know when there is no work.
+  base::Gate work_;
   std::atomic<bool> leaving_{false};  // Somebody waits for that, without the others.
   std::atomic<bool> ended_{false};
 

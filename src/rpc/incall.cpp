@@ -98,13 +98,26 @@ detail::Writer Incall::result() {
 
 void Incall::keep(std::shared_ptr<void> value) { agent_.host_.references().keep(*header_.makes, std::move(value)); }
 
+std::shared_ptr<detail::FutureCore> Incall::cancel() {
+  cancelled_.store(true);  // First: whoever returns a future from here on sees it.
+  base::Lock lock(mutex_);
+  return returned_.lock();
+}
+
 /// Goes on when `core` is ready: nobody waits meanwhile.
 void Incall::later(std::shared_ptr<detail::FutureCore> core, std::function<void()> finish) {
   if (!core) throw Error("[rpc] \"" + function() + "\" returned a Future that was default-constructed");
   later_ = true;
-  core->when_ready([self = shared_from_this(), core, finish = std::move(finish)] {
+  {
+    base::Lock lock(mutex_);
+    returned_ = core;
+  }
+  core->when_ready([life = agent_.host_.life(), self = shared_from_this(), core, finish = std::move(finish)] {
+    const auto alive = life.lock();  // The future may be anybody's, and outlive this worker.
+    if (!alive) return;
     try {
       if (core->error()) std::rethrow_exception(core->error());
+      if (const auto why = detail::Refusal::here()) std::rethrow_exception(why);
       finish();
       self->keep_result_of_name();
       self->reply();
@@ -113,6 +126,7 @@ void Incall::later(std::shared_ptr<detail::FutureCore> core, std::function<void(
     }
     self->agent_.finished(self);
   });
+  if (cancelled()) agent_.cancel_returned(std::move(core));
 }
 
 void Incall::result_later(std::shared_ptr<detail::FutureCore> core, std::function<void(detail::Writer&)> write) {
@@ -148,6 +162,7 @@ void Incall::run() {
     agent_.host_.references().when_ready(*header_.object,
                                          [self, function](std::shared_ptr<void> value, std::exception_ptr error) {
                                            self->object_ = std::move(value);
+                                           if (!error) error = detail::Refusal::here();
                                            if (!error) return self->execute(function);
                                            self->fail(error);
                                            self->agent_.finished(self);

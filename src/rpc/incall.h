@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "net/transport.h"
 #include "rpc/interceptor.h"
 #include "rpc/protocol.h"
@@ -28,8 +29,10 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
   void run();
   /// Instead, on the driving thread: its caller is told why.
   void refuse(const base::Status& why);
-  /// The caller has given up: the function can see that, and no reply is sent.
-  void cancel() { cancelled_.store(true); }
+  /// The caller has given up: the function can see that, and no reply is sent. Gives the future that the function has
+  /// returned, if any: to be cancelled with no lock held, and not where messages are taken in, for that is foreign
+  /// code.
+  [[nodiscard]] std::shared_ptr<detail::FutureCore> cancel();
   bool cancelled() const { return cancelled_.load(); }
 
   net::Peer from() const { return from_; }
@@ -78,6 +81,8 @@ class Incall final : public detail::Invocation, public std::enable_shared_from_t
   detail::Packet result_;
   bool later_ = false;
   std::atomic<bool> cancelled_{false};
+  base::Mutex mutex_;
+  std::weak_ptr<detail::FutureCore> returned_ GUARDED_BY(mutex_);  // by the function
 };
 
 /// "std::runtime_error", not what the compiler makes of it.

@@ -1,6 +1,7 @@
 #include "rpc/pending.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace farad::rpc {
@@ -59,15 +60,61 @@ std::vector<PendingCall> PendingCalls::take_all() {
   return taken;
 }
 
-std::vector<std::pair<uint64_t, PendingCall>> PendingCalls::take_expired(base::TimePoint now, base::TimePoint& next) {
+std::optional<PendingCall> PendingCalls::give_up_locked(uint64_t id) {
+  auto call = take_locked(id);
+  if (call && call->keep) {
+    given_up_.emplace(id, std::pair(net::Peer{call->to, call->incarnation}, std::move(call->keep)));
+  }
+  return call;
+}
+
+std::optional<PendingCall> PendingCalls::give_up(uint64_t id) {
+  base::Lock lock(mutex_);
+  return give_up_locked(id);
+}
+
+std::vector<std::pair<uint64_t, PendingCall>> PendingCalls::give_up_expired(base::TimePoint now,
+                                                                            base::TimePoint& next) {
   base::Lock lock(mutex_);
   std::vector<std::pair<uint64_t, PendingCall>> taken;
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     const uint64_t id = deadlines_.begin()->second;
-    taken.emplace_back(id, *take_locked(id));
+    taken.emplace_back(id, *give_up_locked(id));
   }
   next = deadlines_.empty() ? base::never : deadlines_.begin()->first;
   return taken;
+}
+
+PendingCalls::Kept PendingCalls::let_go(uint64_t id) {
+  base::Lock lock(mutex_);
+  const auto found = given_up_.find(id);
+  if (found == given_up_.end()) return {};
+  auto kept = std::move(found->second.second);
+  given_up_.erase(found);
+  return kept;
+}
+
+std::vector<PendingCalls::Kept> PendingCalls::let_go_of(net::Peer lost) {
+  base::Lock lock(mutex_);
+  std::vector<Kept> kept;
+  for (auto each = given_up_.begin(); each != given_up_.end();) {
+    const bool gone = each->second.first == lost;
+    if (gone) kept.push_back(std::move(each->second.second));
+    each = gone ? given_up_.erase(each) : std::next(each);
+  }
+  return kept;
+}
+
+std::vector<PendingCalls::Kept> PendingCalls::let_go_all() {
+  base::Lock lock(mutex_);
+  std::vector<Kept> kept;
+  for (auto& [id, each] : std::exchange(given_up_, {})) kept.push_back(std::move(each.second));
+  return kept;
+}
+
+size_t PendingCalls::given_up() const {
+  base::Lock lock(mutex_);
+  return given_up_.size();
 }
 
 void PendingCalls::each(const std::function<void(const PendingCall&)>& look) const {

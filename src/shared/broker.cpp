@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -52,11 +53,13 @@ base::Status bind_to(const std::string& name, base::Fd& out) {
   out = std::move(socket);
   return {};
 }
+
+/// `out` stays empty if nobody has the name, or whoever has it is asked by too many at once: it never waits for him.
 base::Status connect_to(const std::string& name, base::Fd& out) {
   sockaddr_un address;
   socklen_t size = 0;
   if (auto status = address_of(name, address, size); !status.ok()) return status;
-  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return shm::system_error("socket");
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0) out = std::move(socket);
   return {};
@@ -69,11 +72,12 @@ bool is_same_user(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
 }
 
-base::Status receive(int socket, base::Fd& memory, uint64_t& size) {
+base::Status receive(int socket, base::TimePoint deadline, base::Fd& memory, uint64_t& size) {
   if (!is_same_user(socket)) return {base::Code::Denied, "[shared] the model of that name is another user's"};
   std::string bytes;
   std::vector<base::Fd> fds;
-  auto status = shm::receive_with_fds(socket, sizeof size, 1, bytes, fds, base::Clock::now() + patience);
+  auto status =
+      shm::receive_with_fds(socket, sizeof size, 1, bytes, fds, std::min(deadline, base::Clock::now() + patience));
   if (!status.ok()) return status;
   std::memcpy(&size, bytes.data(), sizeof size);
   memory = std::move(fds.front());
@@ -109,12 +113,13 @@ base::Status Broker::offer(const std::string& name, std::shared_ptr<Segment> seg
 
 base::Status Broker::fetch(const std::string& name, base::TimePoint deadline, std::shared_ptr<Segment>& segment,
                            std::unique_ptr<Broker>& out) {
-  while (true) {
+  for (bool somebody_has_it = false;;) {
     base::Fd socket, memory;
     uint64_t size = 0;
     if (auto status = connect_to(name, socket); !status.ok()) return status;
     base::Status status{base::Code::PeerLost, ""};
-    if (socket) status = receive(socket.get(), memory, size);
+    if (socket) status = receive(socket.get(), deadline, memory, size);
+    somebody_has_it = static_cast<bool>(socket);
     if (status.ok()) {
       status = Segment::adopt(std::move(memory), size, segment);
       if (status.ok()) out.reset(new Broker(name, segment, {}, std::move(socket)));
@@ -123,7 +128,9 @@ base::Status Broker::fetch(const std::string& name, base::TimePoint deadline, st
     if (status.code() == base::Code::Denied) return status;
     // Nobody has it yet, or whoever had it has just ended and another one takes it over.
     if (base::Clock::now() >= deadline) {
-      return {base::Code::Timeout, "[shared] no process of this machine offers a model called \"" + name + "\""};
+      const auto whose = "a model called \"" + name + "\"";
+      return {base::Code::Timeout, somebody_has_it ? "[shared] whoever offers " + whose + " did not answer in time"
+                                                   : "[shared] no process of this machine offers " + whose};
     }
     std::this_thread::sleep_for(pause_between_tries);
   }
@@ -178,7 +185,7 @@ void Broker::work() {
     if (could_try && connect_to(name_, waiting_).ok() && waiting_) {
       if (!wait_for_news(waiting_.get())) return;  // Whoever has the name may be stopped, and our end must not wait.
     }
-    if (waiting_ && receive(waiting_.get(), memory, size).ok()) {
+    if (waiting_ && receive(waiting_.get(), base::never, memory, size).ok()) {
       if (!is_same_memory(memory.get(), segment_->fd())) return;  // Somebody gave the name to another model.
       continue;
     }

@@ -62,7 +62,8 @@ base::Status Queue::wait_for_room(const std::function<bool()>& there_is, const E
     // Whoever waits for a manager that is no more does its work for once.
     if (header.was_managed.load() != 0 && !is_managed_by_another()) {
       const auto help = [&] {
-        if (!is_managed_by_another()) apply(what_is_ready(), most_workers * most_slots, ending);
+        if (is_managed_by_another()) return;
+        for (auto left = what_is_ready(); !left.empty();) apply(taken_from(left), ending);
       };
       if (auto status = writer_.alone(help, deadline); !status.ok()) return status;
       if (there_is()) return {};
@@ -84,7 +85,7 @@ bool Queue::is_managed_by_another() const {
   return manager != nobody && manager != seat_ + 1 && is_alive(header.seats[manager - 1]);
 }
 
-base::Status Queue::serve(Batch batch, const Ending& ending, base::TimePoint deadline, size_t& taken) {
+base::Status Queue::serve(const Ending& ending, base::TimePoint deadline, size_t& taken) {
   auto& header = segment_->header();
   std::optional<base::TimePoint> first_seen;
   for (taken = 0; taken == 0;) {
@@ -101,14 +102,15 @@ base::Status Queue::serve(Batch batch, const Ending& ending, base::TimePoint dea
       auto tickets = what_is_ready();
       if (tickets.empty()) return;
       if (!first_seen) first_seen = now;
-      if (tickets.size() < batch.most && now < after(*first_seen, batch.within) && now < deadline) return;
-      taken = std::min(tickets.size(), batch.most);
-      apply(std::move(tickets), batch.most, ending);
+      if (tickets.size() < batch_.most && now < after(*first_seen, batch_.within) && now < deadline) return;
+      const auto batch = taken_from(tickets);
+      taken = batch.size();
+      apply(batch, ending);
     };
     if (auto status = writer_.alone(look, std::max(deadline, now + 1s)); !status.ok()) return status;
     if (taken > 0 || now >= deadline) break;
     auto next = std::min(deadline, now + look_around);
-    if (first_seen) next = std::min(next, after(*first_seen, batch.within));
+    if (first_seen) next = std::min(next, after(*first_seen, batch_.within));
     base::futex_wait(header.work_bell, bell, next);
   }
   return {};
@@ -152,9 +154,15 @@ std::vector<Ticket> Queue::left_by(uint32_t seat) const {
   return left;
 }
 
-void Queue::apply(std::vector<Ticket> tickets, size_t most, const Ending& ending) {
-  if (tickets.empty()) return;
-  tickets.resize(std::min(most, tickets.size()));
+/// As many as one update may be made of.
+std::vector<Ticket> Queue::taken_from(std::vector<Ticket>& left) const {
+  const auto end = left.begin() + static_cast<ptrdiff_t>(std::min(batch_.most, left.size()));
+  const std::vector<Ticket> batch(left.begin(), end);
+  left.erase(left.begin(), end);
+  return batch;
+}
+
+void Queue::apply(const std::vector<Ticket>& tickets, const Ending& ending) {
   auto& header = segment_->header();
   const auto done = [&] {
     for (const auto& ticket : tickets) slots_.free(ticket);

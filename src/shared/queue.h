@@ -23,8 +23,12 @@ class Queue {
   /// An update by what was taken, in that order.
   using Ending = std::function<Writer::Work(const std::vector<Ticket>&)>;
 
-  Queue(std::shared_ptr<Segment> segment, uint32_t seat, Writer& writer, const Slots& slots)
-      : segment_(std::move(segment)), seat_(seat), writer_(writer), slots_(slots) {}
+  struct Batch {
+    size_t most = 1;                      ///< applied by one update, whoever does it
+    std::chrono::milliseconds within{0};  ///< how long a manager waits for as many once the first is there
+  };
+  Queue(std::shared_ptr<Segment> segment, uint32_t seat, Writer& writer, const Slots& slots, Batch batch)
+      : segment_(std::move(segment)), seat_(seat), writer_(writer), slots_(slots), batch_(batch) {}
 
   /// Leaves these for the manager. Timeout if there is no room in time.
   base::Status submit(Ticket mine, const std::vector<at::Tensor>& tensors, const Ending& ending,
@@ -32,13 +36,9 @@ class Queue {
   /// Waits until all that was submitted here is applied.
   base::Status settle(const Ending& ending, base::TimePoint deadline);
 
-  struct Batch {
-    size_t most = 1;                      ///< applied by one update
-    std::chrono::milliseconds within{0};  ///< how long to wait for as many once the first is there
-  };
   /// As the manager: one update, by what comes until then. `taken`: by how many; 0 if none came, or another process is
   /// the manager.
-  base::Status serve(Batch batch, const Ending& ending, base::TimePoint deadline, size_t& taken);
+  base::Status serve(const Ending& ending, base::TimePoint deadline, size_t& taken);
 
  private:
   bool find_room(uint32_t& number) const;
@@ -46,12 +46,14 @@ class Queue {
   bool is_managed_by_another() const;
   std::vector<Ticket> what_is_ready() const;
   std::vector<Ticket> left_by(uint32_t seat) const;
-  void apply(std::vector<Ticket> tickets, size_t most, const Ending& ending);
+  std::vector<Ticket> taken_from(std::vector<Ticket>& left) const;
+  void apply(const std::vector<Ticket>& tickets, const Ending& ending);
 
   const std::shared_ptr<Segment> segment_;
   const uint32_t seat_;
   Writer& writer_;
   const Slots& slots_;
+  const Batch batch_;
 };
 
 }  // namespace farad::shared

@@ -43,13 +43,19 @@ base::Status Reader::copy(const std::vector<Part>& parts, Writer& writer, base::
 bool Reader::try_copy(const std::vector<Part>& parts, Seen& seen) const {
   auto& header = segment_->header();
   const uint64_t sequence = header.sequence.load(std::memory_order_acquire);
-  if (sequence % 2 != 0 || (!locked_ && somebody_writes())) return false;
+  const Writing before = locked_ ? Writing() : writing();
+  if (sequence % 2 != 0 || before.some_live) return false;
   seen.version = header.books.version.load();
+  seen.samples = header.books.samples.load();
   copy_all(parts);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (header.sequence.load(std::memory_order_relaxed) != sequence) return false;
-  // One that has begun since is seen at it, or has made another version.
-  return locked_ || (!somebody_writes() && header.books.version.load() == seen.version);
+  if (locked_) return true;
+  // One that has begun since is seen at it, or has made another version, or was killed: then its seat is one more of
+  // those that write, and if it has been taken again, then one more was cut off.
+  const Writing after = writing();
+  return !after.some_live && after.seats == before.seats && after.cut_off == before.cut_off &&
+         header.books.version.load() == seen.version;
 }
 
 void Reader::copy_all(const std::vector<Part>& parts) const {
@@ -58,10 +64,17 @@ void Reader::copy_all(const std::vector<Part>& parts) const {
   }
 }
 
-bool Reader::somebody_writes() const {
-  const auto& seats = segment_->header().seats;
-  return std::any_of(std::begin(seats), std::end(seats),
-                     [](const Seat& seat) { return seat.writing.load() != 0 && is_alive(seat); });
+Reader::Writing Reader::writing() const {
+  const auto& header = segment_->header();
+  Writing all;
+  for (size_t i = 0; i < most_workers; ++i) {
+    const auto& seat = header.seats[i];
+    if (seat.writing.load() == 0) continue;
+    all.seats.set(i);
+    all.some_live = all.some_live || is_alive(seat);
+  }
+  all.cut_off = header.cut_off.load();
+  return all;
 }
 
 /// Those who write are held up for a moment.

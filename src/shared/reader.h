@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <vector>
 
@@ -17,7 +18,8 @@ class Reader {
 
   struct Seen {
     uint64_t version = 0;
-    bool torn = false;  ///< it could not be had whole in time: then it is of several versions
+    bool torn = false;   ///< it could not be had whole in time: then it is of several versions
+    double samples = 0;  ///< Averaged: that had gone into it
   };
   struct Part {
     size_t offset = 0;  ///< among the values
@@ -28,9 +30,15 @@ class Reader {
   base::Status copy(const std::vector<Part>& parts, Writer& writer, base::TimePoint deadline, Seen& seen);
 
  private:
+  /// Who is in the middle of an update, without a lock.
+  struct Writing {
+    std::bitset<most_workers> seats;  ///< those that were killed in it too, until they are taken again
+    bool some_live = false;
+    uint64_t cut_off = 0;  ///< and those that were taken again
+  };
   bool try_copy(const std::vector<Part>& parts, Seen& seen) const;
   void copy_all(const std::vector<Part>& parts) const;
-  bool somebody_writes() const;
+  Writing writing() const;
   bool copy_at_rest(const std::vector<Part>& parts, base::TimePoint deadline, Seen& seen) const;
 
   const std::shared_ptr<Segment> segment_;

@@ -25,9 +25,7 @@ base::Status Rounds::meet(const Ticket& mine, const std::vector<at::Tensor>& ten
                           base::TimePoint deadline, uint64_t& version) {
   auto& header = segment_->header();
   auto& seat = header.seats[seat_];
-  if (seat.arrived.load() != 0) {  // The last round could not be left: somebody may still read what we brought.
-    if (auto status = writer_.alone([&] { seat.arrived.store(0); }, deadline); !status.ok()) return status;
-  }
+  if (auto status = leave_last(deadline); !status.ok()) return status;
   slots_.fill(mine, tensors);
   base::Status result;
   uint64_t round = 0;
@@ -69,6 +67,13 @@ base::Status Rounds::meet(const Ticket& mine, const std::vector<at::Tensor>& ten
   return result;
 }
 
+/// Somebody may be reading what we brought, until we have had the lock.
+base::Status Rounds::leave_last(base::TimePoint deadline) {
+  auto& arrived = segment_->header().seats[seat_].arrived;
+  if (arrived.load() == 0) return {};
+  return writer_.alone([&] { arrived.store(0); }, deadline);
+}
+
 void Rounds::arrive() {
   auto& header = segment_->header();
   const uint64_t round = header.books.round.load();
@@ -86,8 +91,9 @@ void Rounds::look_for_the_dead() const {
   const uint64_t round = header.books.round.load();
   for (uint32_t i = 0; i < most_workers; ++i) {
     auto& seat = header.seats[i];
-    const uint32_t pid = seat.pid.load();
-    if (seat.arrived.load() == round + 1 || pid == 0 || is_alive(seat)) continue;
+    if (seat.arrived.load() == round + 1) continue;
+    const uint32_t pid = ended_at(seat);
+    if (pid == 0) continue;
     // Before the first round has ended nobody knows who would have come.
     if (seat.member.load() != 0 || header.books.founded.load() == 0) lose(header, i, pid);
   }

@@ -36,6 +36,8 @@ class Rounds {
   /// it says that the round may have come about nevertheless.
   base::Status meet(const Ticket& mine, const std::vector<at::Tensor>& tensors, const Ending& ending,
                     base::TimePoint deadline, uint64_t& version);
+  /// In that case what was brought to that round is in the values when this returns, or never will be.
+  base::Status leave_last(base::TimePoint deadline);
 
  private:
   void arrive();

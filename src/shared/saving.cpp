@@ -122,10 +122,11 @@ Status save_image(const std::string& directory, const Layout& layout, const deta
     if (place.trained) tensors.emplace(steps_name(place), at::scalar_tensor(steps_in(image, place), at::kLong));
   }
   tensors.emplace(version_name, at::scalar_tensor(static_cast<int64_t>(image.version), at::kLong));
+  const auto facts = facts_of(layout, settings, image.rate);
   optim::CheckpointWriter writer(directory);
-  if (auto status = writer.begin(); !status.ok()) return status;
+  if (auto status = writer.begin(facts); !status.ok()) return status;
   if (auto status = writer.add(tensors); !status.ok()) return status;
-  return writer.finish(facts_of(layout, settings, image.rate));
+  return writer.finish(facts);
 }
 
 Status load_image(const std::string& directory, const Layout& layout, const detail::OptimizerSettings& settings,

@@ -78,8 +78,9 @@ base::Status take_seat(Header& header, uint32_t& seat) {
     if (!started)
       return {base::Code::Invalid, std::string("[shared] /proc/self/stat cannot be read: ") + std::strerror(errno)};
     if (one.pid.load() != 0) clear_away(header, i);
-    one.pid.store(0);  // Between two processes it is nobody's.
-    if (one.writing.exchange(0) != 0) header.cut_off.fetch_add(1);
+    one.pid.store(0);                                          // Between two processes it is nobody's.
+    if (one.writing.load() != 0) header.cut_off.fetch_add(1);  // Before: a reader must miss the one or see the other.
+    one.writing.store(0);
     one.started.store(*started);
     one.pid.store(pid);
     header.seats_used.store(std::max<uint64_t>(header.seats_used.load(), i + 1));
@@ -112,6 +113,11 @@ bool is_alive(const Seat& seat) {
   if (pid == 0) return false;
   const auto start = start_of(pid);
   return !start || *start == seat.started.load();  // In doubt it lives: a seat must not be taken from one that does.
+}
+
+uint32_t ended_at(const Seat& seat) {
+  if (is_alive(seat)) return 0;
+  return seat.pid.load();  // Only now: who has left while we looked is not alive there either, and has not ended.
 }
 
 }  // namespace farad::shared

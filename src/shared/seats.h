@@ -21,5 +21,8 @@ void lose(Header& header, uint32_t seat, uint32_t pid);
 bool sits_there(const Seat& seat);
 /// Whether the process that sits there has not ended. False for a free one.
 bool is_alive(const Seat& seat);
+/// The process that sits there if it has ended without leaving, else 0. The caller has the lock, so that nobody else
+/// takes the seat meanwhile; but whoever sits there may leave it at any time.
+uint32_t ended_at(const Seat& seat);
 
 }  // namespace farad::shared

@@ -10,7 +10,7 @@ namespace farad::shared {
 namespace {
 
 constexpr uint64_t our_magic = 0x6c65646f6d726166;  // "farmodel"
-constexpr uint64_t our_format = 5;
+constexpr uint64_t our_format = 6;
 constexpr size_t page = 4096;
 
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }

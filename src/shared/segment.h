@@ -60,6 +60,7 @@ struct Ticket {
   uint64_t version_read = 0;
   uint64_t updates = 1;  ///< of its own that are in it
   double samples = 1;
+  double seen = 0;  ///< Averaged: Books::samples when its copy was the shared values
 };
 
 enum class SlotState : uint32_t { Free, Filling, Ready };
@@ -68,7 +69,7 @@ enum class SlotState : uint32_t { Free, Filling, Ready };
 struct Slot {
   std::atomic<SlotState> state;
   std::atomic<uint64_t> sequence, version_read, updates;
-  std::atomic<double> samples;
+  std::atomic<double> samples, seen;
 };
 
 /// Why a round came to nothing.
@@ -82,6 +83,7 @@ constexpr size_t most_slots = 8;  ///< of one worker
 struct Books {
   std::atomic<uint64_t> version;  ///< how many updates were applied
   std::atomic<double> rate;       ///< the learning rate, of all
+  std::atomic<double> samples;    ///< Averaged: how many have gone into the values so far
   std::atomic<uint64_t> round;    ///< the one that is open
   std::atomic<uint64_t> founded;  ///< 1 once the first has ended, so that it is known who comes
   std::atomic<uint64_t> failed_round, failure, failed_seat, failed_pid;  ///< the last that failed, plus one, and why

@@ -35,12 +35,19 @@ void Slots::fill(const Ticket& ticket, const std::vector<at::Tensor>& tensors) c
   slot.version_read.store(ticket.version_read);
   slot.updates.store(ticket.updates);
   slot.samples.store(ticket.samples);
+  slot.seen.store(ticket.seen);
   slot.state.store(SlotState::Ready, std::memory_order_release);
 }
 
 Ticket Slots::ticket(uint32_t seat, uint32_t number) const {
   const auto& slot = this->slot(seat, number);
-  return {seat, number, slot.sequence.load(), slot.version_read.load(), slot.updates.load(), slot.samples.load()};
+  return {seat,
+          number,
+          slot.sequence.load(),
+          slot.version_read.load(),
+          slot.updates.load(),
+          slot.samples.load(),
+          slot.seen.load()};
 }
 
 void Slots::free(const Ticket& ticket) const {
@@ -48,25 +55,30 @@ void Slots::free(const Ticket& ticket) const {
 }
 
 std::vector<at::Tensor> Slots::mean(const std::vector<Ticket>& tickets) const {
-  const c10::NoGradGuard no_grad;
   double total = 0;
   for (const auto& ticket : tickets) total += ticket.samples;
-  std::vector<at::Tensor> means(places_.size());
-  for (size_t i = 0; total > 0 && i < places_.size(); ++i) {
-    auto& mean = means[i];
-    for (const auto& ticket : tickets) {
-      if (ticket.samples == 0 || !defined(ticket, i)) continue;
-      const auto one = view(ticket, i);
-      const double weight = ticket.samples / total;
-      if (!mean.defined()) {
+  std::vector<double> shares;
+  for (const auto& ticket : tickets) shares.push_back(total > 0 ? ticket.samples / total : 0);
+  return sum(tickets, shares);
+}
+
+std::vector<at::Tensor> Slots::sum(const std::vector<Ticket>& tickets, const std::vector<double>& shares) const {
+  const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> sums(places_.size());
+  for (size_t i = 0; i < places_.size(); ++i) {
+    auto& sum = sums[i];
+    for (size_t each = 0; each < tickets.size(); ++each) {
+      if (shares[each] == 0 || !defined(tickets[each], i)) continue;
+      const auto one = view(tickets[each], i);
+      if (!sum.defined()) {
         // What is alone needs no copy: it stays where it lies until the update is done.
-        mean = weight == 1 || !one.is_floating_point() ? one : one.mul(weight);
+        sum = shares[each] == 1 || !one.is_floating_point() ? one : one.mul(shares[each]);
       } else if (one.is_floating_point()) {
-        mean.add_(one, weight);
+        sum.add_(one, shares[each]);
       }
     }
   }
-  return means;
+  return sums;
 }
 
 }  // namespace farad::shared

@@ -29,6 +29,8 @@ class Slots {
   /// bit each time. Who has no gradient of a tensor counts as having zeros, who has no samples not at all; it is
   /// undefined where nobody has one, or the samples are none. Of integers, the first.
   std::vector<at::Tensor> mean(const std::vector<Ticket>& tickets) const;
+  /// The same by other shares than those of the samples.
+  std::vector<at::Tensor> sum(const std::vector<Ticket>& tickets, const std::vector<double>& shares) const;
 
  private:
   at::Tensor view(const Ticket& ticket, size_t index) const;

@@ -16,6 +16,7 @@ void copy(const Books& from, Books& to, size_t seats) {
   const auto one = [](const auto& a, auto& b) { b.store(a.load(relaxed), relaxed); };
   one(from.version, to.version);
   one(from.rate, to.rate);
+  one(from.samples, to.samples);
   one(from.round, to.round);
   one(from.founded, to.founded);
   one(from.failed_round, to.failed_round);

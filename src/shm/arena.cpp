@@ -17,6 +17,10 @@ size_t capacity_for(size_t bytes) {
 /// block that another core has just read took 49 us; into the one that was used longest ago of four, 12 us.
 constexpr size_t in_turn = 4 << 20;
 
+/// Each block of ours holds a descriptor as long as it lives, because a peer may yet have to be given it. The rest of
+/// what a process may open is left to sockets, files and the program.
+size_t most_blocks() { return std::max<size_t>(most_descriptors() / 4, 1); }
+
 }  // namespace
 
 base::Status Block::create(uint64_t id, size_t capacity, std::shared_ptr<Block>& out) {
@@ -31,9 +35,12 @@ base::Status Block::create(uint64_t id, size_t capacity, std::shared_ptr<Block>&
 base::Status Block::adopt(uint64_t id, size_t capacity, base::Fd fd, std::shared_ptr<Block>& out) {
   Memory memory;
   if (auto s = Memory::adopt(std::move(fd), header_bytes + capacity, memory); !s.ok()) return s;
+  memory.close_fd();  // There may be more blocks than a process may have descriptors.
   out = std::shared_ptr<Block>(new Block(id, std::move(memory)));
   return {};
 }
+
+Arena::Arena(size_t limit) : limit_(limit), most_blocks_(most_blocks()) {}
 
 std::shared_ptr<Block> Arena::allocate(size_t bytes) {
   const size_t capacity = capacity_for(bytes);
@@ -43,17 +50,19 @@ std::shared_ptr<Block> Arena::allocate(size_t bytes) {
     if (auto block = take_idle(capacity, in_turn)) return block;
     collect(false);
     if (auto block = take_idle(capacity, in_turn)) return block;
-    if (bytes_ + capacity > limit_) {
+    if (is_full(capacity)) {
       if (auto block = take_idle(capacity, 0)) return block;
     }
     if (!make_room(capacity)) return nullptr;
     bytes_ += capacity;
+    ++blocks_;
     id = ++ids_;
   }
   std::shared_ptr<Block> block;
   if (!Block::create(id, capacity, block).ok()) {
     base::Lock lock(mutex_);
     bytes_ -= capacity;
+    --blocks_;
   }
   return block;
 }
@@ -79,15 +88,18 @@ void Arena::collect(bool also_of_the_dead) {
   }
 }
 
+bool Arena::is_full(size_t capacity) const { return bytes_ + capacity > limit_ || blocks_ >= most_blocks_; }
+
 bool Arena::make_room(size_t capacity) {
   if (capacity > limit_) return false;
-  if (bytes_ + capacity > limit_) collect(true);
-  while (bytes_ + capacity > limit_ && !idle_.empty()) {
+  if (is_full(capacity)) collect(true);
+  while (is_full(capacity) && !idle_.empty()) {
     idle_.front()->state().store(Block::State::Retired, std::memory_order_release);
     bytes_ -= idle_.front()->capacity();
+    --blocks_;
     idle_.erase(idle_.begin());
   }
-  return bytes_ + capacity <= limit_;
+  return !is_full(capacity);
 }
 
 void Arena::give_back(std::shared_ptr<Block> block) {

@@ -32,6 +32,7 @@ class Block {
   size_t capacity() const { return memory_.size() - header_bytes; }
   char* data() const { return static_cast<char*>(memory_.data()) + header_bytes; }
   std::atomic<State>& state() const { return *static_cast<std::atomic<State>*>(memory_.data()); }
+  /// Of a block of ours; an adopted one has none.
   int fd() const { return memory_.fd(); }
 
  private:
@@ -48,7 +49,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
  public:
   static std::shared_ptr<Arena> make(size_t limit) { return std::shared_ptr<Arena>(new Arena(limit)); }
 
-  /// The caller's alone, until it lends it or gives it back. Null if that would take more than the limit.
+  /// The caller's alone, until it lends it or gives it back. Null if that would take more than the limit, or more
+  /// descriptors than a quarter of those that the process may have.
   std::shared_ptr<Block> allocate(size_t bytes) EXCLUDES(mutex_);
   void give_back(std::shared_ptr<Block> block) EXCLUDES(mutex_);
 
@@ -69,15 +71,18 @@ class Arena : public std::enable_shared_from_this<Arena> {
     std::shared_ptr<Process> borrower;
   };
 
-  explicit Arena(size_t limit) : limit_(limit) {}
+  explicit Arena(size_t limit);
   std::shared_ptr<Block> take_idle(size_t capacity, size_t out_of_bytes) REQUIRES(mutex_);
   void collect(bool also_of_the_dead) REQUIRES(mutex_);
+  bool is_full(size_t capacity) const REQUIRES(mutex_);
   bool make_room(size_t capacity) REQUIRES(mutex_);
 
   const size_t limit_;
+  const size_t most_blocks_;
   base::Mutex mutex_;
   uint64_t ids_ GUARDED_BY(mutex_) = 0;
   size_t bytes_ GUARDED_BY(mutex_) = 0;
+  size_t blocks_ GUARDED_BY(mutex_) = 0;
   std::vector<std::shared_ptr<Block>> idle_ GUARDED_BY(mutex_);  // The one used last is at the end.
   std::map<uint64_t, Loan> loans_ GUARDED_BY(mutex_);
 };

@@ -1,6 +1,7 @@
 #include "shm/fd.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -26,6 +27,12 @@ base::Status await(int socket, short events, base::TimePoint deadline) {
 }
 
 }  // namespace
+
+size_t most_descriptors() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
 
 base::Status system_error(const std::string& what) {
   return {base::Code::Invalid, "[shm] " + what + ": " + std::strerror(errno)};
@@ -92,6 +99,11 @@ base::Status receive_with_fds(int socket, size_t size, size_t count, std::string
         std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
         fds.emplace_back(fd);
       }
+    }
+    // There was room for them in the message, so it is the process that has none.
+    if ((message.msg_flags & MSG_CTRUNC) && fds.size() < most_fds) {
+      return {base::Code::Invalid, "[shm] no descriptor is free for what the other side passed to us; ulimit -n is " +
+                                       std::to_string(most_descriptors()) + ": raise it"};
     }
   }
   if (fds.size() != count) {

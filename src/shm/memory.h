@@ -24,6 +24,8 @@ class Memory {
 
   /// Makes the kernel set the pages aside now. Fails, instead of killing us later, if there are none.
   base::Status reserve(size_t offset, size_t size);
+  /// Closes the descriptor. What is mapped stays, but cannot be reserved or passed on any more.
+  void close_fd() { fd_.reset(); }
 
   void* data() const { return data_; }
   size_t size() const { return size_; }

@@ -88,8 +88,15 @@ bool RingWriter::wait_for_room() {
   // The reader only rings once half is free (see consume), so that both sides work at once on a long message; if that
   // is so already, it may have looked before we asked.
   if (room() < capacity / 2) return true;
-  state_->writer_waits.store(0, std::memory_order_relaxed);
+  if (!watching_) state_->writer_waits.store(0, std::memory_order_relaxed);
   return false;
+}
+
+uint64_t RingWriter::read() const { return std::min(state_->read.load(std::memory_order_seq_cst), written_); }
+
+void RingWriter::watch_reader(bool watch) {
+  watching_ = watch;
+  if (watch) state_->writer_waits.store(1, std::memory_order_seq_cst);
 }
 
 RingReader::RingReader(Memory* memory, size_t offset)

@@ -42,6 +42,13 @@ class RingWriter {
   /// Asks to be told when there is room again. False if there is some now: write again instead.
   bool wait_for_room();
 
+  /// Bytes written so far, and those of them that the reader is done with.
+  uint64_t written() const { return written_; }
+  uint64_t read() const;
+  /// Asks to be told when the reader has moved on, whether there is room or not. Whoever was told asks again, or says
+  /// that it need not be told any more. What read() says after asking is news that may not be told.
+  void watch_reader(bool watch);
+
  private:
   size_t room();
   void grow();
@@ -54,6 +61,7 @@ class RingWriter {
   char* large_ = nullptr;
   uint64_t written_ = 0;
   uint64_t grown_at_ = UINT64_MAX;
+  bool watching_ = false;
   uint64_t read_seen_ = 0;  // Spares a look at the reader's cache line while there is room anyway.
 };
 

@@ -125,7 +125,9 @@ base::Status Incoming::borrow() {
   const size_t index = memory_.size() - 1;
   if (!borrower_) return refuse_tensor(index, "is lent, on a connection without shared memory");
   auto status = borrower_->borrow(handle, specs_[index].value_bytes, memory_[index].values);
-  return status.ok() ? status : refuse_tensor(index, "cannot be borrowed: " + status.message());
+  if (status.ok()) return status;
+  if (status.code() != base::Code::Protocol) return fail(std::move(status));  // They did nothing wrong.
+  return refuse_tensor(index, "cannot be borrowed: " + status.message());
 }
 
 base::Status Incoming::next_tensor() {

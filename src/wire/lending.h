@@ -31,7 +31,8 @@ class Lender {
 class Borrower {
  public:
   virtual ~Borrower() = default;
-  /// The memory behind a handle that the other side sent, at least `data_bytes` of it. Protocol if there is none.
+  /// The memory behind a handle that the other side sent, at least `data_bytes` of it. Protocol if there is none,
+  /// Invalid if there is and we lack something to reach it.
   virtual base::Status borrow(const Handle& handle, uint64_t data_bytes, at::DataPtr& out) = 0;
 };
 

@@ -95,6 +95,7 @@ base::Status Outgoing::make(Message& message, const Limits& limits, Outgoing& ou
     if (lender->lend(message.tensors[i], specs[i].value_bytes, handle)) {
       header.payload_bytes -= specs[i].value_bytes - Handle::bytes;
       specs[i].lent = true;
+      state.lent += specs[i].value_bytes;
       auto& bytes = state.handles.emplace_back();
       put(put(bytes.data(), handle.block), handle.meaning);
     } else {

@@ -41,6 +41,8 @@ class Outgoing {
   bool done() const { return state_.written == state_.size; }
   /// The whole frame, in bytes.
   uint64_t size() const { return state_.size; }
+  /// What a lender took beside it, in bytes.
+  uint64_t lent_bytes() const { return state_.lent; }
   uint64_t remaining() const { return state_.size - state_.written; }
   uint8_t kind() const { return state_.kind; }
   uint64_t tag() const { return state_.tag; }
@@ -78,6 +80,7 @@ class Outgoing {
     uint64_t size = 0;
     uint64_t written = 0;
     uint64_t payload = 0;
+    uint64_t lent = 0;
     size_t segment = 0;  // the first one that is not written
     uint64_t segment_written = 0;
     uint64_t tag = 0;

@@ -78,6 +78,23 @@ TEST_P(EveryOrder, EndsWellWithAnyOtherWorkerLostBefore) {
   }
 }
 
+TEST_P(EveryOrder, EndsWellIfAnyTwoLostEachOtherBeforeAndMetAgain) {
+  for (int a = 0; a < graph().workers; ++a) {
+    for (int b = 0; b < graph().workers; ++b) {
+      if (a == b) continue;
+      for (const bool both : {true, false}) {
+        auto broken = graph();
+        broken.broken_before.push_back({a, b, true, both});
+        expect_good_in_every_order(broken, {.atomic_nodes = is_large()});
+      }
+    }
+  }
+}
+
+TEST_P(EveryOrder, EndsWellIfAConnectionCannotBeMadeAtFirst) {
+  expect_good_in_every_order(graph(), {.refusals = 2, .atomic_nodes = is_large()});
+}
+
 TEST_P(EveryOrder, EndsWellInFast) {
   auto fast = graph();
   fast.roots[0].fast = true;
@@ -90,6 +107,15 @@ std::vector<std::pair<const char*, Graph (*)()>> small_graphs() {
 }
 INSTANTIATE_TEST_SUITE_P(Graphs, EveryOrder, testing::ValuesIn(small_graphs()),
                          [](const auto& info) { return info.param.first; });
+
+/// Worker 2 hears that there is no way to the root, which has never had to do with it, and so hears nothing.
+TEST(Explorer, AWorkerThatCannotReachTheRootDoesNotLetItWait) {
+  for (const bool fast : {false, true}) {
+    auto graph = chain();
+    graph.roots[0].fast = fast;
+    expect_good_in_every_order(graph, {.refusals = 3, .atomic_nodes = true});
+  }
+}
 
 TEST(Explorer, TwoPassesAtOnceEndWell) {
   for (const auto make : {round_trip, unused_call, bystander, self_call}) {

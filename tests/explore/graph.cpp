@@ -172,4 +172,12 @@ Graph random_nested_graph(std::mt19937& random) {
   return graph;
 }
 
+void break_one_before(Graph& graph, std::mt19937& random) {
+  if (graph.workers == 1) return;
+  const auto workers = static_cast<unsigned>(graph.workers);
+  const auto a = static_cast<int>(random() % workers);
+  const auto b = static_cast<int>((static_cast<unsigned>(a) + 1 + random() % (workers - 1)) % workers);
+  graph.broken_before.push_back({a, b, true, random() % 2 == 0});
+}
+
 }  // namespace farad::autograd::explore

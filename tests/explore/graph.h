@@ -34,6 +34,7 @@ struct Graph {
     bool in_flight = false;  ///< the message has not arrived when passes begin
     bool by_hook = false;    ///< it was not even sent: see Node::calls
     int only_for = -1;       ///< a root: only that pass knows of it
+    bool gradient = false;   ///< an earlier pass made it, and so FAST does not mind if it is not used
   };
   struct Root {
     int worker = 0;
@@ -42,12 +43,19 @@ struct Graph {
     int outer = -1;  ///< a root: this pass is begun by a node of that one, see Node::begins
   };
 
+  /// Two whose connection broke before any pass began, and who have met again since, by messages without gradients.
+  struct Break {
+    int a = 0, b = 0;
+    bool a_heard = true, b_heard = true;  ///< who has not heard of it will
+  };
+
   int workers = 1;
   std::vector<Node> nodes;
   std::vector<Pair> pairs;
   std::vector<Root> roots;               ///< one pass each
   std::set<std::pair<int, int>> talked;  ///< messages without gradients went between these
   int lost_before = -1;                  ///< a worker that was lost before any pass began
+  std::vector<Break> broken_before;
 
   NodeId add(int worker, std::vector<Input> next, uint32_t inputs = 1, Role role = Role::Function);
   NodeId leaf(int worker) { return add(worker, {}, 1, Role::Leaf); }
@@ -81,5 +89,7 @@ Graph random_used_graph(std::mt19937& random);
 Graph random_busy_graph(std::mt19937& random);
 /// As above, with nodes that begin passes of their own, and nodes in these that do.
 Graph random_nested_graph(std::mt19937& random);
+/// Any two of its workers have lost each other; at least one of them has heard of it.
+void break_one_before(Graph& graph, std::mt19937& random);
 
 }  // namespace farad::autograd::explore

@@ -94,6 +94,7 @@ std::string World::show(Step step) const {
     case Step::Deliver: {
       const auto& e = network_[step.a];
       if (e.kind == Envelope::Lost) return worker(e.to) + " hears that " + worker(e.from) + " is lost";
+      if (e.kind == Envelope::Refused) return worker(e.to) + " hears that there is no way to " + worker(e.from);
       const auto what = e.kind == Envelope::Forward ? "call " + std::to_string(e.pair) : to_string(e.message.kind);
       auto text = (e.kind == Envelope::Forward ? ""
                                                : "pass " + std::to_string(e.message.pass.number) + " of " +
@@ -113,6 +114,8 @@ std::string World::show(Step step) const {
       return worker(step.a) + " dies";
     case Step::Cut:
       return worker(step.a) + " and " + worker(step.b) + " are cut off";
+    case Step::Refuse:
+      return worker(step.a) + " and " + worker(step.b) + " cannot be connected the first time";
     case Step::Cancel:
       return "pass " + std::to_string(step.a) + " is cancelled";
     case Step::GiveUp:

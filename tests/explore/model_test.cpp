@@ -36,6 +36,25 @@ TEST(PassModel, ABrokenConnectionLeavesOneVerdict) {
   expect_good(random_busy_graph, {.cuts = 1, .cancels = 1, .lost_calls = 1, .slow_scans = true}, 10'000);
 }
 
+TEST(PassModel, AConnectionThatCannotBeMadeLeavesOneVerdict) {
+  expect_good(random_graph, {.refusals = 2}, 20'000);
+  expect_good(random_busy_graph, {.cuts = 1, .refusals = 3, .slow_scans = true}, 10'000);
+  expect_good(random_nested_graph, {.refusals = 2}, 5'000);
+}
+
+TEST(PassModel, AConnectionThatBrokeBeforeAndIsThereAgainLosesNoGradientUnnoticed) {
+  const auto broken = [](auto make) {
+    return [make](std::mt19937& random) {
+      auto graph = make(random);
+      break_one_before(graph, random);
+      return graph;
+    };
+  };
+  expect_good(broken(random_graph), {}, 20'000);
+  expect_good(broken(random_busy_graph), {.lost_calls = 1, .slow_scans = true}, 10'000);
+  expect_good(broken(random_nested_graph), {.slow_scans = true}, 5'000);
+}
+
 TEST(PassModel, PassesWithinOthersEndAsTheseDo) {
   expect_good(random_nested_graph, {.lost_calls = 1, .slow_scans = true}, 10'000);
   expect_good(random_nested_graph, {.kills = 1}, 10'000);
@@ -83,6 +102,36 @@ TEST(PassModel, FastGivesWhatOneProcessGivesWhereEveryCallIsUsed) {
 
 TEST(PassModel, FastEndsWhereACallIsNotUsedAndNamesOneThatIsNot) {
   expect_good([](std::mt19937& random) { return fast(random_busy_graph(random)); }, {}, 10'000);
+}
+
+TEST(PassModel, FastGivesWhatOneProcessGivesWhereOnlyGradientsOfEarlierPassesAreNotUsed) {
+  for (uint32_t seed = 0; seed < farad::test::number_of_seeds(5'000); ++seed) {
+    std::mt19937 random(seed);
+    auto graph = fast(random_graph(random));
+    const Oracle wanted(graph, graph.roots[0]);
+    for (size_t i = 0; i < graph.pairs.size(); ++i) {
+      graph.pairs[i].in_flight = false;
+      graph.pairs[i].gradient = !wanted.uses(static_cast<int>(i));
+    }
+    World world(std::make_shared<Graph>(graph));
+    for (size_t dangers_from = 0;;) {
+      const auto steps = world.steps(dangers_from);
+      if (steps.empty()) break;
+      world.take(steps[random() % steps.size()]);
+    }
+    ASSERT_EQ(world.judge(), "") << "seed " << seed;
+    ASSERT_TRUE(world.ending(0) && world.ending(0)->committed) << "seed " << seed;
+  }
+}
+
+TEST(PassModel, FastNeverNamesAGradientOfAnEarlierPass) {
+  const auto mixed = [](std::mt19937& random) {
+    auto graph = fast(random_graph(random));
+    for (auto& pair : graph.pairs) pair.gradient = random() % 2;
+    return graph;
+  };
+  expect_good(mixed, {}, 10'000);
+  expect_good(mixed, {.kills = 1}, 5'000);
 }
 
 TEST(PassModel, FastLeavesOneVerdictWhenAWorkerIsLost) {

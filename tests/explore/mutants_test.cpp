@@ -26,6 +26,7 @@ std::string find_fault(const Faults& faults) {
       graph->lost_before = static_cast<int>(random() % static_cast<unsigned>(graph->workers));
       std::erase_if(graph->roots, [&](const Graph::Root& root) { return root.worker == graph->lost_before; });
     }
+    if (seed % 4 == 2) break_one_before(*graph, random);
     if (seed % 5 == 0) {
       for (auto& root : graph->roots) root.fast = true;
     }
@@ -60,8 +61,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Mutant{"DecideWhenDone", &Faults::decide_when_done}, Mutant{"OrphansDrop", &Faults::orphans_drop},
                     Mutant{"ForgetPasses", &Faults::forget_passes}, Mutant{"WaitForLost", &Faults::wait_for_lost},
                     Mutant{"LoseLiveGrads", &Faults::lose_live_grads},
-                    Mutant{"IgnoreDisputes", &Faults::ignore_disputes}, Mutant{"SkipBalance", &Faults::skip_balance},
-                    Mutant{"CommitInner", &Faults::commit_inner}),
+                    Mutant{"IgnoreDisputes", &Faults::ignore_disputes},
+                    Mutant{"IgnoreLostGradients", &Faults::ignore_lost_gradients},
+                    Mutant{"SkipBalance", &Faults::skip_balance}, Mutant{"CommitInner", &Faults::commit_inner}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -87,6 +87,18 @@ inline Graph bystander() {
   return g;
 }
 
+/// 0 calls 1, which calls 2 and answers with what came of that; 0 and 2 have nothing to do with each other.
+inline Graph chain() {
+  Graph g;
+  g.workers = 3;
+  const auto at_one = g.call(1, {{g.leaf(0), 0}});
+  const auto at_two = g.call(2, {{at_one, 0}});
+  const auto back_at_one = g.call(1, {{g.add(2, {{at_two, 0}, {g.leaf(2), 0}}), 0}});
+  const auto back = g.call(0, {{back_at_one, 0}});
+  g.roots.push_back({0, {{back, 0}}});
+  return g;
+}
+
 /// A round trip, and a call to oneself whose result is half used.
 inline Graph self_call() {
   Graph g;

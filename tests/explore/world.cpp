@@ -49,10 +49,23 @@ World::World(std::shared_ptr<const Graph> graph, Dangers dangers, Faults faults)
     at(pair.sender).peers.insert(pair.receiver);
     at(pair.receiver).recvs.insert(i);
     at(pair.receiver).peers.insert(pair.sender);
+    connected_.insert(std::minmax(pair.sender, pair.receiver));
   }
   for (const auto& [a, b] : graph_->talked) {
+    connected_.insert(std::minmax(a, b));
     at(a).peers.insert(b);
     at(b).peers.insert(a);
+  }
+  for (const auto& [a, b, a_heard, b_heard] : graph_->broken_before) {
+    had_loss_ = true;
+    for (const auto& [self, other, heard] : {std::tuple(a, b, a_heard), std::tuple(b, a, b_heard)}) {
+      if (heard) {
+        lose(self, other);
+        at(self).peers.insert(other);
+      } else {
+        network_.push_back({Envelope::Lost, other, self, 0, 0, {}});
+      }
+    }
   }
   records_.resize(graph_->roots.size());
   if (graph_->lost_before < 0) return;
@@ -62,7 +75,10 @@ World::World(std::shared_ptr<const Graph> graph, Dangers dangers, Faults faults)
     at(e.from).sends.erase(e.pair);  // the call has failed
     return true;
   });
-  for (auto& worker : workers_) worker.lost.insert(graph_->lost_before);
+  for (auto& worker : workers_) {  // They have not been told yet that calls to it came to nothing.
+    worker.lost.insert(graph_->lost_before);
+    worker.peers.erase(graph_->lost_before);
+  }
 }
 
 std::vector<World::Step> World::steps(size_t& dangers_from) const {
@@ -93,6 +109,14 @@ std::vector<World::Step> World::steps(size_t& dangers_from) const {
     for (size_t a = 0; a < workers_.size(); ++a) {
       for (size_t b = a + 1; b < workers_.size(); ++b) {
         if (workers_[a].alive && workers_[b].alive) all.push_back({Step::Cut, a, b});
+      }
+    }
+  }
+  if (dangers_.refusals > 0) {
+    for (size_t a = 0; a < workers_.size(); ++a) {
+      for (size_t b = a + 1; b < workers_.size(); ++b) {
+        const bool strangers = !connected_.contains({static_cast<int>(a), static_cast<int>(b)});
+        if (strangers && workers_[a].alive && workers_[b].alive) all.push_back({Step::Refuse, a, b});
       }
     }
   }
@@ -139,6 +163,11 @@ void World::take(Step step) {
       had_loss_ = true;
       network_.push_back({Envelope::Lost, static_cast<int>(step.a), static_cast<int>(step.b), 0, 0, {}});
       network_.push_back({Envelope::Lost, static_cast<int>(step.b), static_cast<int>(step.a), 0, 0, {}});
+      break;
+    case Step::Refuse:
+      --dangers_.refusals;
+      had_loss_ = true;
+      refused_.emplace(static_cast<int>(step.a), static_cast<int>(step.b));
       break;
     case Step::Cancel: {
       --dangers_.cancels;

@@ -18,6 +18,7 @@ inline base::Rank rank(int worker) { return base::Rank(static_cast<uint16_t>(wor
 struct Dangers {
   int kills = 0;               ///< workers that die, at any moment
   int cuts = 0;                ///< connections that break, at any moment, and can be made anew
+  int refusals = 0;            ///< connections that cannot be made once; only who wanted to make it hears so
   int cancels = 0;             ///< roots that give up
   int lost_calls = 0;          ///< calls in flight that their caller gives up; the message may still arrive
   bool immortal_root = false;  ///< root workers do not die
@@ -30,7 +31,7 @@ struct Dangers {
 class World {
  public:
   struct Step {
-    enum Kind : uint8_t { Deliver, Run, Scan, Begin, Kill, Cut, Cancel, GiveUp } kind;
+    enum Kind : uint8_t { Deliver, Run, Scan, Begin, Kill, Cut, Refuse, Cancel, GiveUp } kind;
     size_t a = 0, b = 0;
   };
 
@@ -70,7 +71,7 @@ class World {
     std::map<PassId, std::vector<NodeId>> nodes;  // by NodeIndex
   };
   struct Envelope {
-    enum Kind : uint8_t { Message, Forward, Lost } kind;
+    enum Kind : uint8_t { Message, Forward, Lost, Refused } kind;
     int from = 0, to = 0;
     int epoch = 0;
     int pair = 0;  // Forward
@@ -103,6 +104,10 @@ class World {
   void go_on(int worker, PassId inner, const PassFailure* failure);
   void arrive(size_t index);
   void lose(int worker, int lost_one);
+  void refuse(int worker, int refused_by);
+  void fail_calls(int worker, const std::vector<int>& pairs, Effects& out);
+  std::vector<int> take_dead_calls(int worker, int receiver);
+  void forget(int worker, int lost_one);
   void kill(int worker);
   void accuse(const std::string& what);
 
@@ -118,6 +123,8 @@ class World {
   std::vector<Worker> workers_;
   std::vector<Envelope> network_;
   std::map<std::pair<int, int>, int> epochs_;  // connections to a peer that a worker has seen end
+  std::set<std::pair<int, int>> connected_;    // who has had to do with whom; the smaller one first
+  std::set<std::pair<int, int>> refused_;      // likewise: who cannot be connected the next time
   std::vector<Record> records_;
   std::set<int> made_;  // pairs by hooks
   std::set<int> given_up_;

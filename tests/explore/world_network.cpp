@@ -5,7 +5,7 @@
 namespace farad::autograd::explore {
 
 bool World::can_arrive(const Envelope& envelope) const {
-  if (envelope.kind == Envelope::Lost) return true;
+  if (envelope.kind == Envelope::Lost || envelope.kind == Envelope::Refused) return true;
   const auto seen = epochs_.find({envelope.to, envelope.from});
   return envelope.epoch <= (seen == epochs_.end() ? 0 : seen->second);  // else it hears of the break first
 }
@@ -18,18 +18,31 @@ void World::post(Envelope envelope) {
     }
     return;
   }
-  const auto seen = epochs_.find({envelope.from, envelope.to});
-  envelope.epoch = seen == epochs_.end() ? 0 : seen->second;
-  network_.push_back(std::move(envelope));
+  const auto both = std::minmax(envelope.from, envelope.to);
+  if (refused_.erase(both) > 0) {
+    if (envelope.kind == Envelope::Forward) dead_calls_.emplace(envelope.from, envelope.pair);
+    network_.push_back({Envelope::Refused, envelope.to, envelope.from, 0, 0, {}});
+    return;
+  }
+  connected_.insert(both);
+  const auto seen_by = [&](int self, int other) {
+    const auto seen = epochs_.find({self, other});
+    return seen == epochs_.end() ? 0 : seen->second;
+  };
+  envelope.epoch = seen_by(envelope.from, envelope.to);
+  if (envelope.epoch >= seen_by(envelope.to, envelope.from)) {
+    network_.push_back(std::move(envelope));
+  } else if (envelope.kind == Envelope::Forward) {
+    dead_calls_.emplace(envelope.from, envelope.pair);  // Into a connection that is broken: its sender will hear so.
+  }
 }
 
 void World::forward(int pair) {
   const auto& made = graph_->pairs[static_cast<size_t>(pair)];
+  if (!at(made.receiver).alive && at(made.sender).lost.contains(made.receiver)) return;  // It fails at once.
   at(made.sender).sends.insert(pair);
   at(made.sender).peers.insert(made.receiver);
-  if (!at(made.receiver).alive && at(made.sender).lost.contains(made.receiver)) {
-    at(made.sender).sends.erase(pair);  // It fails at once.
-  } else if (!at(made.receiver).alive) {
+  if (!at(made.receiver).alive) {
     dead_calls_.emplace(made.sender, pair);
   } else {
     post({Envelope::Forward, made.sender, made.receiver, 0, pair, {}});
@@ -59,17 +72,18 @@ void World::arrive(size_t index) {
       break;
     case Envelope::Lost:
       return lose(envelope.to, envelope.from);
+    case Envelope::Refused:
+      return refuse(envelope.to, envelope.from);
   }
   apply(envelope.to, std::move(out));
 }
 
 void World::lose(int worker, int lost_one) {
   auto& self = at(worker);
-  self.lost.insert(lost_one);
   const int epoch = at(lost_one).alive ? ++epochs_[{worker, lost_one}] : 0;
   Effects out;
   std::erase_if(network_, [&](const Envelope& e) {
-    if (e.kind == Envelope::Lost) return false;
+    if (e.kind == Envelope::Lost || e.kind == Envelope::Refused) return false;
     return e.from == lost_one && e.to == worker && (!at(lost_one).alive || e.epoch < epoch);
   });
   std::vector<int> failed;  // calls that have not arrived
@@ -78,17 +92,45 @@ void World::lose(int worker, int lost_one) {
     failed.push_back(e.pair);
     return true;
   });
-  std::erase_if(dead_calls_, [&](const auto& call) {
-    if (call.first != worker || graph_->pairs[static_cast<size_t>(call.second)].receiver != lost_one) return false;
-    failed.push_back(call.second);
-    return true;
-  });
-  for (const int pair : failed) {
-    self.sends.erase(pair);
-    self.passes.null_send(graph_->id_of(pair), out);
-  }
+  for (const int pair : take_dead_calls(worker, lost_one)) failed.push_back(pair);
+  fail_calls(worker, failed, out);
+  forget(worker, lost_one);
   self.passes.on_lost(rank(lost_one), out);
   apply(worker, std::move(out));
+}
+
+/// There was nothing that could have ended, and the other knows nothing of it.
+void World::refuse(int worker, int refused_by) {
+  Effects out;
+  fail_calls(worker, take_dead_calls(worker, refused_by), out);
+  at(worker).passes.on_lost(rank(refused_by), out);
+  apply(worker, std::move(out));
+}
+
+/// Those that have not arrived, and will not.
+std::vector<int> World::take_dead_calls(int worker, int receiver) {
+  std::vector<int> pairs;
+  std::erase_if(dead_calls_, [&](const auto& call) {
+    if (call.first != worker || graph_->pairs[static_cast<size_t>(call.second)].receiver != receiver) return false;
+    pairs.push_back(call.second);
+    return true;
+  });
+  return pairs;
+}
+
+void World::fail_calls(int worker, const std::vector<int>& pairs, Effects& out) {
+  for (const int pair : pairs) {
+    at(worker).sends.erase(pair);
+    at(worker).passes.null_send(graph_->id_of(pair), out);
+  }
+}
+
+/// What was had with that life of it is over: nobody there answers what was sent, or is answered by it.
+void World::forget(int worker, int lost_one) {
+  auto& self = at(worker);
+  self.lost.insert(lost_one);
+  self.peers.erase(lost_one);
+  std::erase_if(self.sends, [&](int pair) { return graph_->pairs[static_cast<size_t>(pair)].receiver == lost_one; });
 }
 
 void World::kill(int worker) {

@@ -47,12 +47,14 @@ Snapshot World::snapshot(int worker, PassId pass) {
     if (!knows(made)) continue;
     const auto found = index.find(made.recv);
     const Crossing crossing{found == index.end() ? no_node : found->second, graph_->id_of(pair), rank(made.sender),
-                            made.tensors};
+                            made.tensors, made.gradient};
     (found == index.end() ? topology->unreached : topology->recvs).push_back(crossing);
   }
   snapshot.topology = std::move(topology);
   for (const int peer : self.peers) snapshot.peers.push_back(rank(peer));
-  for (const int peer : self.lost) snapshot.lost.push_back(rank(peer));
+  for (const int peer : self.lost) {
+    if (!self.peers.contains(peer)) snapshot.lost.push_back(rank(peer));
+  }
   return snapshot;
 }
 
@@ -84,8 +86,8 @@ std::pair<uint64_t, uint64_t> World::hash() const {
                       record.waiting));
     for (const auto& [worker, ending] : record.endings) add(all, std::tie(worker, ending.committed));
   }
-  add(all, std::tie(made_, given_up_, dead_calls_, epochs_, had_loss_));
-  add(all, std::tuple(dangers_.kills, dangers_.cuts, dangers_.cancels, dangers_.lost_calls));
+  add(all, std::tie(made_, given_up_, dead_calls_, epochs_, connected_, refused_, had_loss_));
+  add(all, std::tuple(dangers_.kills, dangers_.cuts, dangers_.refusals, dangers_.cancels, dangers_.lost_calls));
   return all.value();
 }
 

@@ -179,5 +179,24 @@ TEST(CrashingOptimizers, WhoCrashesHoldsUpNobodyElse) {
   });
 }
 
+TEST(Optimizers, OfSeveralCoordinatorsTakeEveryStepOnce) {
+  for_each_seed(200, [](uint64_t seed) {
+    Steps steps(seed, 4);
+    int taken[2] = {};
+    std::string errors[2];
+    steps.run(
+        [&](Worker& worker) {
+          if (worker.rank() > 1) return;
+          Training training(worker, {2, 3});
+          training.run(6);
+          taken[worker.rank()] = training.taken();
+          errors[worker.rank()] = training.error();
+        },
+        {});
+    for (const int rank : {0, 1}) EXPECT_EQ(taken[rank], 6) << errors[rank];
+    for (const int owner : {2, 3}) EXPECT_EQ(steps_of(owner), 12) << "worker" << owner;
+  });
+}
+
 }  // namespace
 }  // namespace farad::test

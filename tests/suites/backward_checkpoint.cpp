@@ -143,6 +143,26 @@ TEST_P(BackwardSuite, AnErrorInACheckpointFailsThePassAndSaysWhat) {
   failing = false;
 }
 
+TEST_P(BackwardSuite, ACheckpointThatCannotBeComputedAgainKeepsNothingAnywhere) {
+  for (const auto mode : {Mode::Smart, Mode::Fast}) {
+    Group group = start(2);
+    weights = leaf(-0.3);
+    Context context(group[0]);
+    bool again = false;
+    const auto function = [&](Tensor input) {
+      const auto y = group[0].rpc_sync<layer>("worker1", input);
+      if (again) throw std::runtime_error("not again");
+      return y;
+    };
+    const auto loss = checkpoint(function, leaf(0.2)).sum();
+    again = true;
+    EXPECT_THAT(message_of<Aborted>([&] { context.backward({loss}, {.mode = mode}); }),
+                testing::HasSubstr("not again"));
+    EXPECT_TRUE(eventually([&] { return recorded(group[0]) + recorded(group[1]) == 0; }))
+        << group[0].debug() << group[1].debug();
+  }
+}
+
 TEST_P(BackwardSuite, ACheckpointThatUsesHalfOfItsCallsPassesInSmartAndIsNamedInFast) {
   Group group = start(2);
   weights = leaf(-0.3);

@@ -65,6 +65,13 @@ TEST_P(BackwardSuite, PassThatTakesLongShowsHowFarItIsAndWhomItWaitsFor) {
 
 Tensor twice(Tensor x) { return x * 2; }
 
+/// Edges from a recv to its send.
+int pairs_in(const std::string& drawing) {
+  int pairs = 0;
+  for (size_t at = 0; (at = drawing.find("style=dashed", at)) != std::string::npos; at++) pairs++;
+  return pairs;
+}
+
 TEST_P(BackwardSuite, DrawingMarksWhatTheLossesLeadTo) {
   Group group = start(2);
   Context context(group[0]);
@@ -72,10 +79,38 @@ TEST_P(BackwardSuite, DrawingMarksWhatTheLossesLeadTo) {
 
   const auto plain = context.dot();
   EXPECT_THAT(plain, AllOf(HasSubstr("label=\"worker0\""), HasSubstr("label=\"worker1\""), Not(HasSubstr("grey"))));
+  EXPECT_EQ(pairs_in(plain), 4);  // Of each call one there, and one back.
   const auto marked = context.dot({used.sum() + used.sum()});
+  EXPECT_EQ(pairs_in(marked), 4);
   EXPECT_THAT(marked, AllOf(HasSubstr("SumBackward0 (1)"), HasSubstr("twice\\\", rank 1) (2)"),
                             ContainsRegex("MulBackward. [(]1[)]"), ContainsRegex("MulBackward.\", color=grey")));
   EXPECT_THROW(context.dot({at::ones(1)}), Error);  // requires no gradient
+}
+
+Tensor twice_at(int to, Tensor x) { return Worker::current().rpc_sync<twice>(to, x); }
+
+TEST_P(BackwardSuite, DrawingShowsWorkersThatOnlyAPeerHasMet) {
+  Group group = start(3);
+  Context context(group[0]);
+  const auto y = group[0].rpc_sync<twice_at>("worker1", 2, leaf(1));
+  const auto drawing = context.dot({y.sum()});
+  EXPECT_THAT(drawing, AllOf(HasSubstr("label=\"worker2\""), ContainsRegex("MulBackward. [(]1[)]"),
+                             HasSubstr("AccumulateGrad (1)"), Not(HasSubstr("grey"))));
+  EXPECT_EQ(pairs_in(drawing), 4);
+}
+
+TEST_P(BackwardSuite, DrawingShowsWhatIsBesideTheLossesToo) {
+  Group group = start(1);
+  Context context(group[0]);
+  const auto shared = leaf(1);
+  const auto loss = (shared + leaf(2)).sum(), beside = shared.exp();
+
+  EXPECT_THAT(context.dot({loss}), Not(HasSubstr("ExpBackward")));
+  EXPECT_THAT(context.dot({loss}, {beside}),
+              AllOf(ContainsRegex("AddBackward. [(]1[)]"), ContainsRegex("ExpBackward.\", color=grey"),
+                    HasSubstr("AccumulateGrad (1)"), Not(HasSubstr("AccumulateGrad (2)"))));
+  EXPECT_THAT(context.dot({}, {beside}), AllOf(HasSubstr("ExpBackward"), Not(HasSubstr("grey"))));
+  EXPECT_THROW(context.dot({loss}, {Tensor()}), Error);
 }
 
 }  // namespace

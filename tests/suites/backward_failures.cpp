@@ -61,23 +61,26 @@ TEST_P(BackwardSuite, NodeThatThrowsIsNamedWithWorkerContextAndPass) {
     Group group = start(3);
     weights = leaf(3);
     const Tensor a = leaf(1);
-    Context context(group[0]);
-    const auto y = group[0].rpc_sync<brittle_at>("worker1", 2, a).sum();
-    fails = true;
-    EXPECT_THAT(backward_error(context, y, {.retain_graph = true, .mode = mode}),
-                AllOf(HasSubstr("[autograd]"), HasSubstr("worker2"), HasSubstr("Brittle"), HasSubstr("it broke"),
-                      HasSubstr("context " + std::to_string(context.id())), HasSubstr("pass ")));
-    expect_no_gradient_anywhere(group, context);
-    EXPECT_TRUE(eventually([&] {
-      size_t passes = 0;
-      for (int rank = 0; rank < 3; ++rank) passes += group[rank].debug().contexts.at(0).passes.size();
-      return passes == 0;
-    })) << "every worker drops the pass";
+    {
+      Context context(group[0]);
+      const auto y = group[0].rpc_sync<brittle_at>("worker1", 2, a).sum();
+      fails = true;
+      EXPECT_THAT(backward_error(context, y, {.retain_graph = true, .mode = mode}),
+                  AllOf(HasSubstr("[autograd]"), HasSubstr("worker2"), HasSubstr("Brittle"), HasSubstr("it broke"),
+                        HasSubstr("context " + std::to_string(context.id())), HasSubstr("pass ")));
+      expect_no_gradient_anywhere(group, context);
+      EXPECT_TRUE(eventually([&] {
+        size_t passes = 0;
+        for (int rank = 0; rank < 3; ++rank) passes += group[rank].debug().contexts.at(0).passes.size();
+        return passes == 0;
+      })) << "every worker drops the pass";
 
-    fails = false;  // The context can be used again.
-    context.backward({y}, {.mode = mode});
-    expect_gradient(context, a, (weights * weights).detach());
-    expect_equal(gradient_at(group[2], context, weights), (a * weights).detach());
+      fails = false;  // The context can be used again.
+      context.backward({y}, {.mode = mode});
+      expect_gradient(context, a, (weights * weights).detach());
+      expect_equal(gradient_at(group[2], context, weights), (a * weights).detach());
+    }
+    EXPECT_TRUE(no_context_is_left(group)) << group[0].debug() << group[1].debug() << group[2].debug();
   }
 }
 
@@ -151,21 +154,70 @@ TEST_P(BackwardSuite, PassThatTakesTooLongIsGivenUp) {
   expect_gradient(context, a, at::full_like(a, 2));
 }
 
-TEST_P(BackwardSuite, PassMayLastLongerThanACall) {  // L2
+TEST_P(BackwardSuite, PassThatTakesTooLongInACheckpointIsGivenUp) {
   Door door;
   held = &door;
-  Group group = start(2, {.rpc_timeout = 50ms});
+  Group group = start(2);
   const Tensor a = leaf(1);
-  Context context(group[0]);
-  const auto y = group[0].with({.timeout = 0ms}).rpc_sync<wait_going_back>("worker1", a).sum();
-  std::thread opening([&] {
-    EXPECT_TRUE(door.has_come());
-    EXPECT_FALSE(door.opened().wait_for(150ms));
+  {
+    Context context(group[0]);
+    const auto far = [&](Tensor x) { return group[0].rpc_sync<wait_going_back>("worker1", x); };
+    const auto y = checkpoint([&](Tensor x) { return checkpoint(far, x); }, a).sum();
+    EXPECT_THAT(backward_error(context, y, {.retain_graph = true, .timeout = 50ms}),
+                AllOf(HasSubstr("pass 1 of worker0"), HasSubstr("failed at worker0: not done in 50 ms")));
+    expect_no_gradient_anywhere(group, context);
     door.open();
-  });
-  context.backward({y});
-  opening.join();
-  expect_gradient(context, a, at::full_like(a, 2));
+    context.backward({y});
+    expect_gradient(context, a, at::full_like(a, 2));
+  }
+  EXPECT_TRUE(no_context_is_left(group));
+}
+
+TEST_P(BackwardSuite, PassThatHasNothingToWaitForIsGivenUpBetweenTwoNodes) {
+  Group group = start(1);
+  Context context(group[0]);
+  const Door door;
+  bool went_on = false;
+  const auto x = leaf(1) * 2, y = x * 3;
+  y.register_hook([&](const Tensor&) { EXPECT_FALSE(door.opened().wait_for(50ms)); });
+  x.register_hook([&](const Tensor&) { went_on = true; });
+  EXPECT_THAT(backward_error(context, y.sum(), {.timeout = 50ms}), HasSubstr("not done in 50 ms"));
+  EXPECT_FALSE(went_on);
+}
+
+Tensor root_at_the_door(Tensor x) {
+  held->pass();
+  return x.sum();
+}
+
+TEST_P(BackwardSuite, RootsThatAreFetchedCountForTheTimeout) {
+  Door door;
+  held = &door;
+  Group group = start(2);
+  Context context(group[0]);
+  const std::vector<RRef<Tensor>> roots{group[0].remote<root_at_the_door>("worker1", leaf(1))};
+  EXPECT_THROW(context.backward(roots, {.timeout = 50ms}), Timeout);
+  door.open();
+  context.backward(roots);
+}
+
+TEST_P(BackwardSuite, PassMayLastLongerThanACall) {  // L2
+  for (auto mode : {Mode::Smart, Mode::Fast}) {
+    Door door;
+    held = &door;
+    Group group = start(2, {.rpc_timeout = 50ms});
+    const Tensor a = leaf(1);
+    Context context(group[0]);
+    const auto y = group[0].with({.timeout = 0ms}).rpc_sync<wait_going_back>("worker1", a).sum();
+    std::thread opening([&] {
+      EXPECT_TRUE(door.has_come());
+      EXPECT_FALSE(door.opened().wait_for(150ms));
+      door.open();
+    });
+    context.backward({y}, {.mode = mode});
+    opening.join();
+    expect_gradient(context, a, at::full_like(a, 2));
+  }
 }
 
 TEST_P(BackwardSuite, WorkerThatEndsDuringAPassIsNamed) {
@@ -200,11 +252,14 @@ TEST_P(BackwardSuite, ContextThatEndsDuringAPassEndsThePass) {
     auto context = std::make_unique<Context>(group[0]);
     const auto id = context->id();
     const auto y = group[0].rpc_sync<wait_going_back>("worker1", leaf(1)).sum();
-    std::thread passing([&] { EXPECT_THROW(backward(group[0], id, {y}), Aborted); });
+    std::string text;
+    std::thread passing([&] { text = message_of<Aborted>([&] { backward(group[0], id, {y}); }); });
     EXPECT_TRUE(door.has_come());
     context.reset();
     passing.join();
     door.open();
+    EXPECT_THAT(text, AllOf(HasSubstr("pass 1 of worker0"), HasSubstr("context " + std::to_string(id)),
+                            HasSubstr("failed at worker0: its context was released")));
   }
   EXPECT_TRUE(no_context_is_left(group)) << group[0].debug() << group[1].debug();
 }
@@ -216,10 +271,11 @@ TEST_P(BackwardSuite, NanIsFoundAtTheWorkerThatMadeItInAnomalyMode) {
   const auto y = group[0].rpc_sync<root_of>("worker1", a).sum();
   context.backward({y}, {.retain_graph = true});
   EXPECT_TRUE(context.gradient(a).isnan().any().item<bool>());
-  torch::autograd::AnomalyMode::set_enabled(true);
-  const auto message = backward_error(context, y);
+  torch::autograd::AnomalyMode::set_enabled(true);  // Before the forward pass, so that nodes know where they were made.
+  const auto message = backward_error(context, group[0].rpc_sync<root_of>("worker1", a).sum());
   torch::autograd::AnomalyMode::set_enabled(false);
-  EXPECT_THAT(message, AllOf(HasSubstr("worker1"), HasSubstr("MulBackward"), HasSubstr("nan")));
+  EXPECT_THAT(message, AllOf(HasSubstr("failed at worker1"), HasSubstr("MulBackward"), HasSubstr("nan"),
+                             HasSubstr("Traceback of forward call"), HasSubstr("frame #")));
 }
 
 static Tensor kept_loss;

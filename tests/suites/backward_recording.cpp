@@ -36,11 +36,13 @@ TEST_P(BackwardSuite, NestedCallsGiveTheGradientsOfOneProcess) {
 }
 
 TEST_P(BackwardSuite, GradientsGoBackThroughFiftyHopsWithOneThreadEach) {  // L7
-  Group group = start(3, {.threads = 1});
-  const Tensor x = leaf(1);
-  Context context(group[0]);
-  context.backward({group[0].rpc_sync<bounce>("worker1", 50, x).sum()});
-  expect_gradient(context, x, (x * std::exp2(101)).detach());
+  for (auto mode : {Mode::Smart, Mode::Fast}) {
+    Group group = start(3, {.threads = 1});
+    const Tensor x = leaf(1);
+    Context context(group[0]);
+    context.backward({group[0].rpc_sync<bounce>("worker1", 50, x).sum()}, {.mode = mode});
+    expect_gradient(context, x, (x * std::exp2(101)).detach());
+  }
 }
 
 TEST_P(BackwardSuite, CallsToOneselfAreRecordedToo) {
@@ -223,6 +225,30 @@ TEST_P(BackwardSuite, ContinuationsKeepTheGradModeTheyWereMadeIn) {
   }();
   EXPECT_FALSE(without.wait());
   EXPECT_TRUE(call.then(mode).wait());
+}
+
+static Promise<void>* told;
+static Door* registered;
+Future<Tensor> multiply_when_told(Tensor a, Tensor b) {
+  auto product = told->future().then([=] { return Worker::current().rpc_async<multiply>("worker2", a, b); });
+  registered->pass();
+  return product;
+}
+
+TEST_P(BackwardSuite, ContinuationsOfAPromiseAreRecordedInTheContextTheyWereMadeIn) {
+  Promise<void> promise;
+  Door door;
+  door.open();
+  told = &promise;
+  registered = &door;
+  Group group = start(3);
+  const Tensor a = leaf(1), b = leaf(2);
+  Context context(group[0]);
+  const auto result = group[0].rpc_async<multiply_when_told>("worker1", a, b);
+  ASSERT_TRUE(door.has_come());
+  promise.set_value();
+  context.backward({result.wait().sum()});
+  expect_gradient(context, a, b.detach());
 }
 
 TEST_P(BackwardSuite, WhatCountsIsWhenACallWasMadeAndNotWhenItIsAwaited) {

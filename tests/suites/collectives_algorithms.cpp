@@ -1,13 +1,12 @@
 // The same comes of every algorithm, to the bit; whatever the size, the dtype and the number of members.
 
-#include <atomic>
-#include <limits>
+#include "suites/collectives_algorithms.h"
 
-#include "collectives/algorithms.h"
+#include <atomic>
+
 #include "collectives/operations.h"
 #include "collectives/reduction.h"
 #include "suites/collectives_suite.h"
-#include "worker_core.h"
 
 namespace farad::test {
 namespace {
@@ -15,31 +14,6 @@ namespace {
 using collectives::Algorithms;
 using collectives::Ticket;
 using namespace std::chrono_literals;
-
-constexpr Op every_op[] = {Op::Sum, Op::Mean, Op::Max, Op::Min, Op::Product};
-
-struct Choice {
-  const char* name;
-  Algorithms algorithms;
-};
-constexpr size_t always = std::numeric_limits<size_t>::max();
-constexpr Algorithms doubling{.slices_from = always, .doubling_members = 2, .doubling_below = always};
-constexpr Choice choices[] = {
-    {"whole", {.slices_from = always}},
-    {"doubling", doubling},
-    {"slices in one step", {.slices_from = 0}},
-    {"slices in many steps", {.slices_from = 0, .slice_bytes = 64}},
-    {"slices of one element", {.slices_from = 0, .slice_bytes = 1}},
-    {"a ring", {.slices_from = 0, .large = Algorithms::Large::Ring}},
-    {"a ring of many pieces", {.slices_from = 0, .slice_bytes = 64, .large = Algorithms::Large::Ring}},
-};
-
-std::shared_ptr<collectives::Session> session_of(Worker& worker, const Algorithms& algorithms,
-                                                 std::chrono::milliseconds timeout = 20s) {
-  std::vector<uint16_t> ranks;
-  for (int rank = 0; rank < worker.size(); ++rank) ranks.push_back(static_cast<uint16_t>(rank));
-  return detail::WorkerCore::of(worker).groups().make(std::move(ranks), worker.rank(), timeout, algorithms);
-}
 
 /// Sums of these depend on their order, where they are of floating point.
 Tensor awkward(int64_t elements, int rank, at::ScalarType type) {
@@ -52,14 +26,14 @@ Tensor awkward(int64_t elements, int rank, at::ScalarType type) {
 TEST_P(CollectivesSuite, EveryAlgorithmGivesTheSameBits) {
   for (const int size : {1, 2, 3, 4, 5}) {
     auto workers = start(size);
-    for (const auto& choice : choices) {
+    for (const auto& choice : algorithm_choices) {
       workers.each([&](Worker& worker) {
         const auto session = session_of(worker, choice.algorithms);
         for (const int64_t elements : {0, 1, 3, 97}) {
           for (const auto type : {at::kFloat, at::kHalf, at::kLong}) {
             Tensors inputs;
             for (int rank = 0; rank < size; ++rank) inputs.push_back(awkward(elements, rank, type));
-            for (const Op op : every_op) {
+            for (const Op op : every_reduction) {
               if (op == Op::Mean && type == at::kLong) continue;
               const auto got = collectives::all_reduce(Ticket(session), inputs[worker.rank()], op);
               EXPECT_TRUE(at::equal(got, collectives::reduce(inputs, op)))
@@ -103,22 +77,6 @@ TEST_P(CollectivesSuite, LongTensorsTakeManyStepsAndMayBeChangedAtOnce) {
   });
 }
 
-TEST_P(CollectivesSuite, OneMemberThatWantsAGradientGetsItThoughTheOthersDoNot) {
-  auto workers = start(3);
-  for (const auto& choice : choices) {
-    workers.each([&](Worker& worker) {
-      const auto session = session_of(worker, choice.algorithms);
-      auto input = awkward(41, worker.rank(), at::kDouble).requires_grad_(worker.rank() == 1);
-      const auto got = collectives::all_reduce(Ticket(session), input, Op::Sum);
-      ASSERT_TRUE(got.requires_grad()) << choice.name;  // Everybody's loss counts.
-      (got * (worker.rank() + 1)).sum().backward();
-      if (worker.rank() == 1) {
-        EXPECT_TRUE(at::equal(input.grad(), at::full({41}, 6, at::kDouble))) << choice.name;
-      }
-    });
-  }
-}
-
 TEST_P(CollectivesSuite, MembersWhoseSizesAskForDifferentAlgorithmsHearOfItAtOnce) {
   auto workers = start(3);
   workers.each([&](Worker& worker) {
@@ -134,7 +92,7 @@ TEST_P(CollectivesSuite, MembersWhoseSizesAskForDifferentAlgorithmsHearOfItAtOnc
 TEST_P(CollectivesSuite, ByDoublingTooWhoCallsSomethingElseIsHeardOfByAll) {
   auto workers = start(5);
   workers.each([&](Worker& worker) {
-    const auto session = session_of(worker, doubling);
+    const auto session = session_of(worker, by_doubling);
     const auto reduce = [&](const Tensor& input) { return collectives::all_reduce(Ticket(session), input, Op::Sum); };
     for (const int odd : {0, 2, 4}) {
       const bool mine = worker.rank() == odd;
@@ -151,7 +109,7 @@ TEST_P(CollectivesSuite, ByDoublingTooWhoCallsSomethingElseIsHeardOfByAll) {
 TEST_P(CollectivesSuite, ByDoublingTooHalvesThatDisagreeFailOnEveryRank) {
   auto workers = start(4);
   workers.each([&](Worker& worker) {
-    const auto session = session_of(worker, doubling);
+    const auto session = session_of(worker, by_doubling);
     const bool first_half = worker.rank() < 2;
     // Each hears first from its neighbour, who may agree. And one of these sizes would broadcast to the other.
     for (const auto& [one, other] :
@@ -167,7 +125,7 @@ TEST_P(CollectivesSuite, ByDoublingTooHalvesThatDisagreeFailOnEveryRank) {
 TEST_P(CollectivesSuite, ByDoublingTooWhoDoesNotComeFailsAllOthers) {
   auto workers = start(5);
   workers.each([&](Worker& worker) {
-    const auto session = session_of(worker, doubling, 2s);
+    const auto session = session_of(worker, by_doubling, 2s);
     const auto reduce = [&] { return collectives::all_reduce(Ticket(session), at::ones({2}), Op::Sum); };
     farad::Group together(worker);
     together.barrier();  // So that those who come do so at about the same time.
@@ -181,7 +139,7 @@ TEST_P(CollectivesSuite, ByDoublingTooWhoDoesNotComeFailsAllOthers) {
       }
     }
     together.barrier();
-    const auto patient = session_of(worker, doubling);
+    const auto patient = session_of(worker, by_doubling);
     EXPECT_EQ(collectives::all_reduce(Ticket(patient), at::ones({2}), Op::Sum).sum().item<double>(), 10);
   });
 }
@@ -192,7 +150,7 @@ TEST_P(CollectivesSuite, ByDoublingTooALostMemberFailsAllOthers) {
   std::vector<Thread> threads;
   for (int rank = 0; rank < 5; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto session = session_of(workers[rank], doubling);
+      const auto session = session_of(workers[rank], by_doubling);
       const auto reduce = [&] { return collectives::all_reduce(Ticket(session), at::ones({2}), Op::Sum); };
       EXPECT_NO_THROW(reduce());
       ++ready;

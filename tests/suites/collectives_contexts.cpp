@@ -9,7 +9,10 @@
 namespace farad::test {
 namespace {
 
+using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 Tensor scaled(Tensor x, double factor) { return x * factor; }
 
@@ -70,6 +73,19 @@ TEST_P(CollectivesSuite, PassesOfContextsGiveTheGradientsOfTheSumOfAllLosses) {
       }
     }
   }
+}
+
+TEST_P(CollectivesSuite, DrawingsDoNotTakeAnOperationForALoss) {
+  auto workers = start(2);
+  workers.each([&](Worker& worker) {
+    farad::Group group(worker);
+    const auto x = at::ones({2}, at::kDouble).requires_grad_();
+    Context context(worker);
+    const auto y = group.all_reduce(x.exp());
+    EXPECT_THAT(context.dot(), AllOf(HasSubstr("ExpBackward0\"]"), Not(HasSubstr("(0)"))));
+    EXPECT_THAT(context.dot({y.sum()}), AllOf(HasSubstr("SumBackward0 (0)"), HasSubstr("ExpBackward0 (")));
+    EXPECT_THAT(context.dot({x.sum()}), HasSubstr("ExpBackward0\", color=grey"));
+  });
 }
 
 TEST_P(CollectivesSuite, PassesInFastModeGiveTheSame) {
@@ -205,6 +221,91 @@ TEST_P(CollectivesSuite, APassThatFailsFailsThoseThatWaitForIt) {
     const auto text = message_of<Aborted>([&] { context.backward({y.sum()}); });
     EXPECT_THAT(text, HasSubstr("no gradient today"));
     EXPECT_FALSE(context.gradient(x).defined());
+    worker.barrier();
+  });
+}
+
+TEST_P(CollectivesSuite, APassWhosePartnerDoesNotBeginOneEndsByItsTimeoutAndNamesTheOperation) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    auto x = at::ones({2}).requires_grad_();
+    Context context(worker);
+    const auto sum = group.all_reduce(x);
+    if (group.rank() == 0) {
+      const auto text = message_of<Aborted>([&] { context.backward({sum.sum()}, {.timeout = 2s}); });
+      EXPECT_THAT(text,
+                  HasSubstr("not done in 2000 ms; it waits for others in backward of all_reduce(Sum, float32 [2])"));
+    }
+    worker.barrier();  // The other one's context has not ended yet.
+  });
+}
+
+TEST_P(CollectivesSuite, APlainBackwardThatComesAfterTheContextHasEndedIsAnError) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    auto x = at::ones({2}).requires_grad_();
+    Tensor sum;
+    int64_t id = 0;
+    {
+      Context context(worker);
+      id = context.id();
+      sum = group.all_reduce(x);
+      sum.sum().backward({}, true);
+      EXPECT_TRUE(at::equal(x.grad(), at::full({2}, 2.)));
+      x.mutable_grad().reset();
+    }
+    // The others count this member as zero from now on, and so each would get a part only.
+    const auto text = message_of<Error>([&] { sum.sum().backward(); });
+    EXPECT_THAT(text, HasSubstr("backward of all_reduce(Sum, float32 [2]), number 0 of group {0, 1}"));
+    EXPECT_THAT(text, HasSubstr("context " + std::to_string(id) + ", in which it was recorded, has ended"));
+    EXPECT_FALSE(x.grad().defined());
+    worker.barrier();
+  });
+}
+
+TEST_P(CollectivesSuite, APassThatComesToAnOperationOfElsewhereFailsAndNamesBoth) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    auto x = at::ones({2}).requires_grad_();
+    const auto outside = group.all_reduce(x);
+    Tensor before;
+    int64_t id = 0;
+    {
+      Context context(worker);
+      id = context.id();
+      before = group.all_reduce(x);
+    }
+    Context context(worker);
+    const auto reached = "backward in context " + std::to_string(context.id()) + " reached the backward of all_reduce(";
+    const auto of_none = message_of<Aborted>([&] { context.backward({outside.sum()}); });
+    EXPECT_THAT(of_none, HasSubstr(reached));
+    EXPECT_THAT(of_none, HasSubstr("number 0 of group {0, 1}, which was recorded in none"));
+    const auto of_another = message_of<Aborted>([&] { context.backward({before.sum()}); });
+    EXPECT_THAT(of_another, HasSubstr(reached));
+    EXPECT_THAT(of_another, HasSubstr("number 1 of group {0, 1}, which was recorded in context " + std::to_string(id)));
+    // Those are of no use to the context; what it has recorded is.
+    context.backward({group.all_reduce(x).sum()});
+    EXPECT_TRUE(at::equal(context.gradient(x), at::full({2}, 2.)));
+    worker.barrier();
+  });
+}
+
+TEST_P(CollectivesSuite, WhoWaitsForAMemberWhosePassIsOfElsewhereHearsOfIt) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    const auto sum = group.all_reduce(at::ones({2}).requires_grad_());
+    if (group.rank() == 0) {
+      Context context(worker);
+      message_of<Aborted>([&] { context.backward({sum.sum()}); });
+    } else {
+      const auto text = message_of<Error>([&] { sum.sum().backward(); });
+      EXPECT_THAT(text, HasSubstr("which was recorded in none"));
+      EXPECT_THAT(text, HasSubstr("as rank 0 (worker0) says"));
+    }
     worker.barrier();
   });
 }

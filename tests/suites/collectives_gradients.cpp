@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <utility>
 
 #include "suites/collectives_suite.h"
 
@@ -41,13 +42,67 @@ TEST_P(CollectivesSuite, GradientsAreThoseOfTheSumOfAllLosses) {
   }
 }
 
+TEST_P(CollectivesSuite, FormsThatDoNotWaitGiveTheSameResultsAndGradients) {
+  auto workers = start(3);
+  workers.each([](Worker& worker) {
+    farad::Group later(worker), now(worker);
+    const int rank = now.rank(), next = (rank + 1) % 3, before = (rank + 2) % 3;
+    Tensors inputs;
+    for (int which = 0; which < 4; ++which) inputs.push_back(numbers({2, 3}, rank, which));
+    inputs = leaves(inputs);
+    const auto& one = inputs[0];
+    const Tensors each(inputs.begin() + 1, inputs.end());
+
+    // All of them are under way before the first is waited for.
+    auto reduced = later.all_reduce_async(one, Op::Product);
+    auto all = later.all_gather_async(one);
+    auto together = later.all_gather_cat_async(one, 1);
+    auto share = later.reduce_scatter_async(each, Op::Mean);
+    auto swapped = later.all_to_all_async(each);
+    auto told = later.broadcast_async(one, 1);
+    auto at_root = later.reduce_async(one, 2, Op::Max);
+    auto gathered = later.gather_async(one, 0);
+    auto dealt = later.scatter_async(each, 1);
+    const auto sent = later.send(one, next);
+    auto came = later.recv_async(before);
+    auto shifted = later.shift_async(one, 2);
+    auto over = later.barrier_async();
+
+    const auto gradients_by = [&](const Tensors& results) {
+      backward({loss_of(results, rank)});
+      const auto gradients = gradients_of(inputs);
+      clear_gradients(inputs);
+      return gradients;
+    };
+    const auto expect_alike = [&](const std::string& what, const Tensors& got, const Tensors& waited_for) {
+      expect_same(got, waited_for, 0, what);
+      expect_same(gradients_by(got), gradients_by(waited_for), 0, what + ", its gradients");
+    };
+    expect_alike("all_reduce", {reduced.wait()}, {now.all_reduce(one, Op::Product)});
+    expect_alike("all_gather", all.wait(), now.all_gather(one));
+    expect_alike("all_gather_cat", {together.wait()}, {now.all_gather_cat(one, 1)});
+    expect_alike("reduce_scatter", {share.wait()}, {now.reduce_scatter(each, Op::Mean)});
+    expect_alike("all_to_all", swapped.wait(), now.all_to_all(each));
+    expect_alike("broadcast", {told.wait()}, {now.broadcast(one, 1)});
+    expect_alike("reduce", {at_root.wait()}, {now.reduce(one, 2, Op::Max)});
+    expect_alike("gather", gathered.wait(), now.gather(one, 0));
+    expect_alike("scatter", {dealt.wait()}, {now.scatter(each, 1)});
+    const auto sent_now = now.send(one, next);
+    expect_alike("send and recv", {sent, came.wait()}, {sent_now, now.recv(before)});
+    expect_alike("shift", {shifted.wait()}, {now.shift(one, 2)});
+    over.wait();
+  });
+}
+
 // What the sum of all losses changes by if all inputs move a little is what the gradients say; and of the second
 // losses, which are made of the gradients, what theirs say.
 TEST_P(CollectivesSuite, GradientsAreThoseThatFiniteDifferencesGive) {
   constexpr double step = 1e-5;
   for (const int size : sizes()) {
     auto workers = start(size);
-    for (const auto& operation : all_operations(true)) {
+    auto operations = all_operations(true);
+    for (auto& even : all_operations(false)) operations.push_back(std::move(even));
+    for (const auto& operation : operations) {
       struct {
         std::atomic<double> first{0}, second{0};
       } slopes, low, high;
@@ -281,6 +336,23 @@ TEST_P(CollectivesSuite, ABackwardThatAMemberDoesNotReachEndsInATimeoutThatNames
       const auto text = message_of<Timeout>([&] { sum.sum().backward(); });
       EXPECT_THAT(text, HasSubstr("backward of all_reduce(Sum, float32 [2]), number 0 of group {0, 1}: rank 1"));
     }
+    worker.barrier();
+  });
+}
+
+TEST_P(CollectivesSuite, MembersThatReachOperationsInDifferentOrderEachGetATimeoutThatNamesThem) {
+  WorkerOptions options;
+  options.rpc_timeout = 1500ms;
+  auto workers = start(2, options);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker);
+    const int rank = group.rank();
+    auto x = at::ones({2}).requires_grad_();
+    const Tensors sums{group.all_reduce(x), group.all_reduce(x)};
+    const auto text = message_of<Timeout>([&] { sums[rank].sum().backward(); });
+    const auto other = std::to_string(1 - rank);
+    EXPECT_THAT(text, HasSubstr("backward of all_reduce(Sum, float32 [2]), number " + std::to_string(rank) +
+                                " of group {0, 1}: rank " + other + " (worker" + other + ") did not come in 1500 ms"));
     worker.barrier();
   });
 }

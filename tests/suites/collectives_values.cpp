@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include <atomic>
+#include <memory>
 
 #include "suites/collectives_suite.h"
 
@@ -107,6 +108,54 @@ TEST_P(CollectivesSuite, OperationsWithoutWaitingGoByTheOrderOfTheirCalls) {
   });
 }
 
+TEST_P(CollectivesSuite, FormsThatDoNotWaitReturnBeforeTheOthersHaveBegun) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    farad::Group group(worker), starts(worker);
+    const auto one = at::ones({2});
+    const Tensors each{one, one};
+    if (group.rank() == 1) {
+      starts.recv(0);  // Until then this member has come to none of them.
+      group.all_reduce(one);
+      group.all_gather(one);
+      group.all_gather_cat(one);
+      group.reduce_scatter(each);
+      group.all_to_all(each);
+      group.broadcast(one, 1);
+      group.reduce(one, 0);
+      group.gather(one, 0);
+      group.scatter(each, 1);
+      group.send(one, 0);
+      group.shift(one, 1);
+      group.barrier();
+      return;
+    }
+    auto reduced = group.all_reduce_async(one);
+    auto all = group.all_gather_async(one);
+    auto together = group.all_gather_cat_async(one);
+    auto share = group.reduce_scatter_async(each);
+    auto swapped = group.all_to_all_async(each);
+    auto told = group.broadcast_async({}, 1);
+    auto at_root = group.reduce_async(one, 0);
+    auto gathered = group.gather_async(one, 0);
+    auto dealt = group.scatter_async({}, 1);
+    auto came = group.recv_async(1);
+    auto shifted = group.shift_async(one, 1);
+    auto over = group.barrier_async();
+    EXPECT_FALSE(reduced.ready() || all.ready() || together.ready() || share.ready() || swapped.ready() ||
+                 told.ready() || at_root.ready() || gathered.ready() || dealt.ready() || came.ready() ||
+                 shifted.ready() || over.ready());
+    starts.send(one, 1);
+    for (const auto& result : {reduced.wait(), share.wait(), at_root.wait()}) EXPECT_TRUE(at::equal(result, one * 2));
+    for (const auto& result : {told.wait(), dealt.wait(), came.wait(), shifted.wait()}) {
+      EXPECT_TRUE(at::equal(result, one));
+    }
+    EXPECT_EQ(together.wait().numel(), 4);
+    for (const auto& results : {all.wait(), swapped.wait(), gathered.wait()}) EXPECT_EQ(results.size(), 2u);
+    over.wait();
+  });
+}
+
 TEST_P(CollectivesSuite, MembersThatDoNotDoTheSameAllHearWhoDidWhat) {
   auto workers = start(3);
   std::atomic<int> told{0};
@@ -136,6 +185,22 @@ TEST_P(CollectivesSuite, MembersThatDoNotDoTheSameAllHearWhoDidWhat) {
   EXPECT_EQ(told, 18);
 }
 
+TEST_P(CollectivesSuite, MembersAreNamedByTheirRankAmongAllWorkers) {
+  auto workers = start(3, impatient());
+  workers.each([](Worker& worker) {
+    if (worker.rank() != 1) {
+      farad::Group group(worker, {2, 0});
+      const auto differ = message_of<Error>([&] { group.all_reduce(at::ones({worker.rank() == 0 ? 3 : 2})); });
+      EXPECT_THAT(differ, HasSubstr("rank 0 (worker0) called all_reduce(Sum, float32 [3])"));
+      EXPECT_THAT(differ, HasSubstr("rank 2 (worker2) called all_reduce(Sum, float32 [2])"));
+      if (worker.rank() == 0) {
+        EXPECT_THAT(message_of<Timeout>([&] { group.barrier(); }), HasSubstr(": rank 2 (worker2) did not come"));
+      }
+    }
+    worker.barrier();
+  });
+}
+
 TEST_P(CollectivesSuite, AMemberThatDoesNotComeIsNamedEverywhere) {
   auto workers = start(3, impatient());
   workers.each([](Worker& worker) {
@@ -153,6 +218,46 @@ TEST_P(CollectivesSuite, AMemberThatDoesNotComeIsNamedEverywhere) {
     }
     worker.barrier();
     EXPECT_EQ(group.all_reduce(x).sum().item<double>(), 6);
+  });
+}
+
+TEST_P(CollectivesSuite, AMemberThatComesWithAnotherGroupIsNamedWithWhatItCalledThere) {
+  auto workers = start(3, impatient());
+  workers.each([](Worker& worker) {
+    const auto x = at::ones({2});
+    const auto expect_missed = [&](const std::function<void()>& act, const std::string& where) {
+      EXPECT_THAT(message_of<Timeout>(act), HasSubstr(where));
+    };
+    const bool in_pair = worker.rank() < 2;
+    // Both groups are there, and one of the two is used by each.
+    {
+      farad::Group all(worker);
+      const auto pair = in_pair ? std::make_unique<farad::Group>(worker, std::vector{0, 1}) : nullptr;
+      worker.barrier();
+      if (worker.rank() == 0) {
+        expect_missed([&] { all.all_reduce(x); }, "rank 1 (worker1) came to barrier(), number 0 of group {0, 1})");
+      } else if (worker.rank() == 1) {
+        expect_missed([&] { pair->barrier(); },
+                      "rank 0 (worker0) came to all_reduce(Sum, float32 [2]), number 0 of group {0, 1, 2})");
+      }
+      worker.barrier();
+    }
+    // Each of the two has made one only.
+    if (worker.rank() == 0) {
+      farad::Group all(worker);
+      worker.barrier();
+      expect_missed([&] { all.all_reduce(x); },
+                    "rank 1 (worker1) came to barrier(), number 0 of a group {0, 1} that was not made here");
+    } else if (worker.rank() == 1) {
+      farad::Group pair(worker, {0, 1});
+      worker.barrier();
+      expect_missed([&] { pair.barrier(); },
+                    "rank 0 (worker0) came to all_reduce(Sum, float32 [2]), number 0 of a "
+                    "group {0, 1, 2} that was not made here");
+    } else {
+      worker.barrier();
+    }
+    worker.barrier();
   });
 }
 

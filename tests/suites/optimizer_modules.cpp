@@ -43,6 +43,13 @@ bool is_frozen_and_evaluates(Net& net) {
   return !net->first->weight.requires_grad() && net->first->bias.requires_grad() && !net->is_training() &&
          !net->norm->is_training();
 }
+void evaluate_norm(Net& net) {
+  net->train();
+  net->norm->eval();
+}
+bool only_norm_evaluates(Net& net) {
+  return net->is_training() && net->first->is_training() && !net->norm->is_training() && net->second->is_training();
+}
 void spoil(Net& net) {
   const at::NoGradGuard no_grad;
   for (auto& parameter : net->parameters()) parameter.zero_();
@@ -80,6 +87,19 @@ TEST_P(Modules, MovedOneIsTheSameAndLearnsOn) {
   train(worker, moved);
   EXPECT_FALSE(at::equal(give(moved), before));
   EXPECT_TRUE(at::equal(give(old), before)) << "the old one is not the new one";
+  train(worker, old);
+  EXPECT_TRUE(at::equal(give(moved), give(old))) << "and both learn alike";
+}
+
+TEST_P(Modules, MovedOneTrainsWhereItDidAndEvaluatesWhereItDid) {
+  Group group = start(3);
+  auto& worker = group[0];
+  const auto old = worker.remote<make_net>("worker1", 5);
+  train(worker, old);
+  old.rpc_sync<evaluate_norm>();
+  const auto moved = move_to<make_net>(worker, old, "worker2", 5);
+  EXPECT_TRUE(moved.rpc_sync<only_norm_evaluates>());
+  train(worker, moved);
   train(worker, old);
   EXPECT_TRUE(at::equal(give(moved), give(old))) << "and both learn alike";
 }

@@ -1,5 +1,9 @@
 // Who can be called, from where, and how deep.
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+#include <farad/rref.h>
 #include <farad/worker.h>
 
 #include <algorithm>
@@ -8,6 +12,11 @@
 
 #include "suites/rpc_suite.h"
 #include "suites/rpc_twins.h"
+
+namespace arithmetic {
+int64_t doubled(int64_t x) { return 2 * x; }
+}  // namespace arithmetic
+FARAD_REMOTE(arithmetic::doubled)
 
 namespace farad::test {
 namespace {
@@ -42,6 +51,18 @@ RPC_TEST(FreeFunctionsStaticMembersAndLambdasCanBeCalled) {
   EXPECT_EQ(group[0].rpc_sync<Calculator::halve>("worker1", 3), 1.5);
   EXPECT_EQ(group[0].rpc_sync<[](int64_t x) { return x * x; }>("worker1", 12), 144);
   EXPECT_EQ(group[0].rpc_sync<[](int64_t x) noexcept { return -x; }>("worker1", 12), -12);
+}
+
+RPC_TEST(OperatorsAndFunctionsMadeKnownCanBeCalledByName) {
+  Group group = start(2);
+  const auto x = at::ones({2});
+
+  EXPECT_TRUE(at::equal(group[0].rpc_sync("worker1", "aten::add", {x, x}).toTensor(), x + x));
+  EXPECT_TRUE(at::equal(group[0].remote("worker1", "aten::add", {x, 1}).to_here(), x + 1));
+  EXPECT_EQ(group[0].rpc_sync("worker1", "arithmetic::doubled", {21}).toInt(), 42);
+  EXPECT_EQ(group[0].rpc_async("worker0", "arithmetic::doubled", {4}).wait().toInt(), 8);
+  EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync("worker1", "arithmetic::halved", {4}); }),
+              testing::AllOf(testing::HasSubstr("arithmetic::halved"), testing::HasSubstr("worker1")));
 }
 
 RPC_TEST(FunctionsRunWhereTheyAreCalled) {
@@ -158,6 +179,32 @@ RPC_TEST(ContinuationsMayCallAndFindTheirWorker) {
   });
 
   EXPECT_EQ(reply.wait(), 11);
+}
+
+static Promise<int64_t>* told;
+static Door* registered;
+Future<int64_t> continue_when_told() {
+  auto next = told->future().then([](int64_t x) {
+    auto& worker = Worker::current();
+    return worker.rpc_async<add>("worker0", x, worker.rank() + 10);
+  });
+  registered->pass();
+  return next;
+}
+
+RPC_TEST(ContinuationsOfAPromiseFindTheWorkerThatTheyWereMadeFor) {
+  Promise<int64_t> promise;
+  Door door;
+  door.open();
+  told = &promise;
+  registered = &door;
+  Group group = start(3);
+  const auto reply = group[0].rpc_async<continue_when_told>("worker2");
+  ASSERT_TRUE(door.has_come());
+
+  promise.set_value(1);  // By a thread that runs for nobody.
+
+  EXPECT_EQ(reply.wait(), 13);
 }
 
 RPC_TEST(WorkersCallThemselves) {

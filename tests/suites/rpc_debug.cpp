@@ -10,6 +10,7 @@
 namespace farad::test {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -26,17 +27,24 @@ RPC_TEST(CallsInFlightAreListedAtBothEnds) {
   held = &here;
   Group group = start(2);
   EXPECT_TRUE(group[0].debug().empty());
+  const auto before = runtime().now();
   auto reply = group[0].rpc_async<hold>("worker1", 1);
   ASSERT_TRUE(here.has_come());
+  const auto begun = runtime().now();
+  ASSERT_TRUE(eventually([&] { return runtime().now() >= begun + 2ms; }));
 
   const auto caller = group[0].debug(), callee = group[1].debug();
   ASSERT_EQ(caller.made.size(), 1u);
   EXPECT_THAT(caller.made[0].function, HasSubstr("hold"));
   EXPECT_THAT(caller.made[0].peer, HasSubstr("worker1"));
-  EXPECT_GE(caller.made[0].age.count(), 0);
   ASSERT_EQ(callee.running.size(), 1u);
   EXPECT_THAT(callee.running[0].function, HasSubstr("hold"));
   EXPECT_THAT(callee.running[0].peer, HasSubstr("worker0"));
+  const auto most = std::chrono::duration_cast<std::chrono::milliseconds>(runtime().now() - before);
+  for (const auto age : {caller.made[0].age, callee.running[0].age}) {
+    EXPECT_GE(age, 2ms);
+    EXPECT_LE(age, most);
+  }
   std::ostringstream text;
   text << caller;
   EXPECT_THAT(text.str(), AllOf(HasSubstr("calls made: 1"), HasSubstr("hold")));

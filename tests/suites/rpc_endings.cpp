@@ -1,5 +1,6 @@
 // How workers end: together, alone, or without a word.
 
+#include <farad/rref.h>
 #include <farad/spawn.h>
 #include <farad/worker.h>
 
@@ -54,6 +55,33 @@ RPC_TEST(CallsToAWorkerThatEndsFailAndOnlyThose) {
   EXPECT_EQ(group[0].rpc_sync<add_one>("worker2", 1), 2);
 }
 
+static Promise<int64_t>* promised;
+Future<int64_t> return_promised() {
+  auto future = promised->future();
+  held->pass();
+  return future;
+}
+
+RPC_TEST(FutureThatAFunctionReturnedMayOutliveItsWorker) {
+  Door here;
+  held = &here;
+  here.open();
+  // Of nobody's threads: whoever completes it runs what comes next.
+  auto promise = std::make_unique<Promise<int64_t>>();
+  promised = promise.get();
+  Group group = start(2);
+  auto reply = group[0].rpc_async<return_promised>("worker1");
+  auto kept = group[0].remote<return_promised>("worker1");
+  ASSERT_TRUE(here.has_come(2));
+  ASSERT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
+
+  group.drop(1);
+  promise->set_value(7);
+
+  EXPECT_THROW(reply.wait(), PeerLost);
+  EXPECT_THROW(kept.to_here(), PeerLost);
+}
+
 RPC_TEST(CallToAWorkerThatHasEndedFailsAtOnce) {
   Group group = start(3);
   ASSERT_EQ(group[0].rpc_sync<add_one>("worker1", 1), 2);
@@ -63,6 +91,21 @@ RPC_TEST(CallToAWorkerThatHasEndedFailsAtOnce) {
               AllOf(HasSubstr("add_one"), HasSubstr("worker1")));
   EXPECT_THROW(group[2].rpc_sync<add_one>("worker1", 1), PeerLost) << "also over a connection that was never used";
   EXPECT_EQ(group[0].rpc_sync<add_one>("worker2", 1), 2);
+}
+
+int64_t fetch(const RRef<int64_t>& from) { return from.to_here(); }
+
+RPC_TEST(RemoteToAWorkerThatHasEndedIsLostAtTheFirstUseOnEveryHolder) {
+  Group group = start(3);
+  group.drop(1);
+
+  const auto ref = group[0].remote<add_one>("worker1", 1);
+
+  for (int use = 0; use < 2; ++use) {
+    EXPECT_THAT(message_of<PeerLost>([&] { ref.to_here(); }), HasSubstr("worker1"));
+    EXPECT_THAT(message_of<RemoteError>([&] { group[0].rpc_sync<fetch>("worker2", ref); }), HasSubstr("PeerLost"));
+  }
+  EXPECT_EQ(ref.owner().name, "worker1");
 }
 
 RPC_TEST(FuturesOutliveTheirWorker) {

@@ -101,6 +101,75 @@ RPC_TEST(CancellingReachesTheFunction) {
   EXPECT_EQ(group[0].rpc_sync<rank_here>("worker1"), 1);
 }
 
+/// A promise that a function gives the future of. Its test waits until somebody has cancelled it.
+static Promise<int64_t>* returned;
+Future<int64_t> return_later() {
+  auto future = returned->future();
+  held->pass();
+  return future;
+}
+
+RPC_TEST(CancellingReachesTheFutureThatTheFunctionReturned) {
+  Door here;
+  held = &here;
+  here.open();
+  Group group = start(2);
+  std::vector<std::function<void(Future<int64_t>&)>> ways = {
+      [](auto& reply) { reply.cancel(); },
+      [](auto& reply) { when_all({reply, reply}).cancel(); },
+      [&](auto&) { group.drop(0); },
+  };
+  for (const auto& give_up : ways) {
+    Promise<int64_t> promise;
+    returned = &promise;
+    bool told = false;
+    promise.on_cancel([&] { told = Worker::current().rank() == 1; });
+    auto reply = group[0].rpc_async<return_later>("worker1");
+    ASSERT_TRUE(here.has_come());
+
+    give_up(reply);
+
+    EXPECT_TRUE(eventually([&] { return promise.future().ready(); }));
+    EXPECT_THROW(promise.future().wait(), Cancelled);
+    EXPECT_TRUE(told);
+  }
+}
+
+RPC_TEST(OneOfManyThatWaitForAPromiseGivesUpForItselfOnly) {
+  Door here;
+  held = &here;
+  here.open();
+  Promise<int64_t> promise;
+  returned = &promise;
+  Group group = start(2);
+  auto one = group[0].rpc_async<return_later>("worker1"), other = group[0].rpc_async<return_later>("worker1");
+  ASSERT_TRUE(here.has_come(2));
+
+  one.cancel();
+
+  EXPECT_EQ(group[0].rpc_sync<rank_here>("worker1"), 1);
+  promise.set_value(7);
+  EXPECT_EQ(other.wait(), 7);
+  EXPECT_THROW(one.wait(), Cancelled);
+}
+
+RPC_TEST(HookThatThrowsWhenACallIsGivenUpLosesNoReply) {
+  Door here;
+  held = &here;
+  Group group = start(2);
+  Promise<int64_t> promise;
+  returned = &promise;
+  promise.on_cancel([] { throw std::runtime_error("of a hook"); });
+  auto reply = group[0].rpc_async<return_later>("worker1");
+  ASSERT_TRUE(here.has_come());
+  reply.cancel();
+  EXPECT_EQ(group[0].rpc_sync<rank_here>("worker1"), 1) << "it has heard of that by now";
+  here.open();
+
+  EXPECT_TRUE(eventually([&] { return promise.future().ready(); }));
+  group.each([](Worker& worker) { worker.close(); });  // It waits for nothing that is over.
+}
+
 RPC_TEST(TimeoutReachesTheFunction) {
   Door here;
   held = &here;

@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
+#include <farad/rref.h>
 #include <farad/worker.h>
 
 #include <atomic>
@@ -27,6 +28,12 @@ at::Tensor doubled(at::Tensor x) { return x * 2; }
 void fails(int64_t x) { throw std::runtime_error(std::to_string(x)); }
 void waits_for_the_end() { eventually(cancelled); }
 
+int64_t fetch(const RRef<int64_t>& from) { return from.to_here(); }
+int64_t wait_at(int64_t& value) {
+  waits_for_the_end();
+  return value;
+}
+
 static std::atomic<int64_t> heard;
 void count(int64_t) { ++heard; }
 
@@ -42,7 +49,7 @@ Tally call_around(Worker& worker, uint64_t seed, base::TimePoint until) {
     const int to = static_cast<int>(random() % 3), other = static_cast<int>(random() % 3);
     const auto x = static_cast<int64_t>(random() % 1000);
     bool right = true;
-    switch (random() % 9) {
+    switch (random() % 12) {
       case 0:
         right = worker.rpc_sync<add_one>(to, x) == x + 1;
         break;
@@ -89,6 +96,23 @@ Tally call_around(Worker& worker, uint64_t seed, base::TimePoint until) {
         worker.send<count>(to, x);
         ++tally.sent;
         break;
+      case 9:
+        right = worker.remote<add_one>(to, x).to_here() == x + 1;
+        break;
+      case 10:
+        right = worker.rpc_sync<fetch>(other, worker.remote<add_one>(to, x)) == x + 1;
+        break;
+      case 11: {
+        // Given up while it may be anywhere: the reference is to live until the call has ended, and no longer.
+        auto reply = worker.remote<add_one>(to, x).rpc_async<wait_at>();
+        reply.cancel();
+        try {
+          reply.wait();
+          right = false;
+        } catch (const Cancelled&) {
+        }
+        break;
+      }
     }
     ++tally.calls;
     tally.wrong += !right;
@@ -96,8 +120,8 @@ Tally call_around(Worker& worker, uint64_t seed, base::TimePoint until) {
   return tally;
 }
 
-RPC_TEST(TwentyThreadsOfThreeWorkersMixTheirCalls) {
-  constexpr int threads = 20;
+RPC_TEST(TwentyThreadsOfEachOfThreeWorkersMixTheirCalls) {
+  constexpr int threads = 3 * 20;
   heard = 0;
   std::vector<Tally> tallies(threads);
   {
@@ -106,6 +130,10 @@ RPC_TEST(TwentyThreadsOfThreeWorkersMixTheirCalls) {
     std::vector<Thread> running;
     for (int i = 0; i < threads; ++i) {
       running.emplace_back([&, i] { tallies[i] = call_around(group[i % 3], static_cast<uint64_t>(i), until); });
+    }
+    running.clear();
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_TRUE(eventually([&] { return group[rank].debug().empty(); })) << group[rank].debug();
     }
   }
   Tally all;

@@ -84,28 +84,63 @@ TEST_P(TransportSuite, AnswersPassAFullQueue) {
   });
 }
 
-// With nothing else on the line, so that nobody is woken by chance: no answers, no signs of life.
-TEST_P(TransportSuite, SendersThatWaitForEachOthersRoomAllGetIt) {
-  constexpr int senders = 4;
-  constexpr size_t each = 400;
-  constexpr int64_t floats = 10'000;
-  const auto quiet = [](net::FabricOptions& options) {
-    options.lost_after = std::chrono::milliseconds(0);
-    options.queue_bytes = floats * sizeof(float) + 1000;
-  };
-  with_workers(2, quiet, [](Workers& workers) {
-    std::vector<std::unique_ptr<base::Thread>> threads;
-    for (int i = 0; i < senders; ++i) {
-      threads.push_back(workers.thread([&] {
-        for (uint64_t tag = 0; tag < each; ++tag) workers[0].send(Rank(1), filled(tag, floats));
-      }));
-    }
-    const bool all = workers.wait_until(1, [](const Recorder& heard) { return heard.messages() >= senders * each; });
+TEST_P(TransportSuite, MessagesThatAreEachMoreThanMayWaitGoOneByOne) {
+  constexpr int64_t large_floats = (4 << 20) / 4;
+  with_workers(2, small_queue, [](Workers& workers) {
+    auto reading = std::make_shared<Latch>(workers.runtime());
+    workers.heard(1).at_message = [reading](net::Peer, const wire::Message&) { reading->wait(); };
 
-    EXPECT_TRUE(all) << workers.heard(1).messages() << " came";
-    if (!all) workers[0].close();  // Lets go of those who still wait.
-    threads.clear();
+    uint64_t accepted = 0;
+    EXPECT_THROW(
+        {
+          while (accepted < 50) {
+            workers[0].send(Rank(1), filled(accepted, large_floats), workers.runtime().now() + 300ms);
+            ++accepted;
+          }
+        },
+        Timeout);
+    EXPECT_GE(accepted, 1u) << "where nothing waits any message may go";
+    EXPECT_LE(accepted, 8u) << "in our queue, on the way and in the peer's";
+    reading->release();
+
+    workers[0].send(Rank(1), filled(accepted, large_floats));
+    ASSERT_TRUE(workers.wait_until(1, [&](const Recorder& heard) { return heard.messages() == accepted + 1; }));
+    for (const auto& heard : workers.heard(1).snapshot()) EXPECT_TRUE(is_filled(heard.message, large_floats));
   });
+}
+
+// With nothing else on the line, so that nobody is woken by chance: no answers, no signs of life.
+void expect_room_for_all(Workers& workers, size_t each, int64_t floats) {
+  constexpr size_t senders = 4;
+  workers.heard(1).keep_messages = false;
+  std::vector<std::unique_ptr<base::Thread>> threads;
+  for (size_t i = 0; i < senders; ++i) {
+    threads.push_back(workers.thread([&] {
+      for (uint64_t tag = 0; tag < each; ++tag) workers[0].send(Rank(1), filled(tag, floats));
+    }));
+  }
+  const bool all = workers.wait_until(1, [=](const Recorder& heard) { return heard.messages() >= senders * each; });
+
+  EXPECT_TRUE(all) << workers.heard(1).messages() << " came";
+  if (!all) workers[0].close();  // Lets go of those who still wait.
+  threads.clear();
+}
+
+Workers::Tweak quiet_with_room_for(int64_t floats) {
+  return [floats](net::FabricOptions& options) {
+    options.lost_after = std::chrono::milliseconds(0);
+    options.queue_bytes = static_cast<size_t>(floats) * sizeof(float) + 1000;
+  };
+}
+
+TEST_P(TransportSuite, SendersThatWaitForEachOthersRoomAllGetIt) {
+  constexpr int64_t floats = 10'000;
+  with_workers(2, quiet_with_room_for(floats), [](Workers& workers) { expect_room_for_all(workers, 400, floats); });
+}
+
+TEST_P(TransportSuite, SendersOfLargeTensorsThatWaitForEachOthersRoomAllGetIt) {
+  constexpr int64_t floats = 100'000;
+  with_workers(2, quiet_with_room_for(floats), [](Workers& workers) { expect_room_for_all(workers, 100, floats); });
 }
 
 TEST_P(TransportSuite, LongQueueIsWrittenToItsEndWithoutFurtherCause) {

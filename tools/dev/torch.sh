@@ -61,8 +61,11 @@ make_torch_environment() {
     say "libtorch $1 into $environment"
     rm -rf "$environment"
     "$python" -m venv "$environment"
-    "$environment/bin/python" -m pip install "torch==$1" numpy </dev/null ||
+    "$environment/bin/python" -m pip install "torch==$1" numpy </dev/null || {
+      "$environment/bin/python" -m pip index versions torch </dev/null >/dev/null 2>&1 ||
+        die_out_of_reach "PyPI does not answer; pip's messages are above"
       die "pip could not install torch==$1; its messages are above"
+    }
     touch "$environment/complete"  # an interrupted installation is begun anew
   fi
   package=$(echo "$environment"/lib/python3*/site-packages/torch)

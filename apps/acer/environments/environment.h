@@ -56,7 +56,7 @@ class Environment {
   Outcome step(const Action& action, Random& random, std::span<float> observation);
 
   /// All that decides what happens next, so that a saved run goes on exactly. Empty if this cannot be had, as for a
-  /// program at the other end of a pipe; such a run begins a new episode.
+  /// program at the other end of a pipe; such a run begins a new episode, and the last one counts as cut off.
   std::vector<double> save() const;
   /// Gives the observation there.
   void load(std::span<const double> saved, std::span<float> observation);

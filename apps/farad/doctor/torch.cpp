@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "arithmetic/arithmetic.h"
 #include "doctor/checks.h"
 
 namespace farad::doctor {
@@ -96,6 +97,15 @@ Finding blas(const Torch& torch) {
                   "matrix products are some thirty times slower than they could be: apt install libopenblas0-pthread"};
   for (const auto& [name, symbol] : known) {
     if (torch.find(symbol)) finding = {section, "BLAS", name};
+  }
+  if (const auto kernels = arithmetic::kernels_named_by(torch.find("openblas_get_corename")); !kernels.empty()) {
+    finding.value += " for " + kernels;
+  }
+  if (const auto better = arithmetic::better_kernels(); !better.empty()) {
+    finding.verdict = Verdict::Warning;
+    finding.advice =
+        std::string("OpenBLAS does not know this processor and is several times slower than it could be: set ") +
+        arithmetic::kernels_variable + '=' + better + " before a program starts, as farad run does";
   }
   finding.value +=
       " (" + file_of(torch.find("sgemm_")) + "), " + std::to_string(gigaflops(*sgemm)) + " GFLOP/s in single precision";

@@ -12,7 +12,9 @@
 #include <map>
 #include <string_view>
 
+#include "arithmetic/arithmetic.h"
 #include "base/fd.h"
+#include "memory/small_blocks.h"
 
 namespace farad::run {
 namespace {
@@ -62,6 +64,8 @@ int usable_cores() {
 base::Status make_job_environment(int workers, const base::Environment& user, JobEnvironment& job) {
   job.workers = workers;
   if (!user.has(Var::OmpThreads)) job.threads = std::max(1, usable_cores() / workers);
+  if (!user.has(Var::OpenBlasKernels)) job.kernels = arithmetic::better_kernels();
+  if (!user.has(Var::GlibcTunables)) job.malloc = memory::many_small_blocks;
   if (!user.has(Var::Secret) && !user.has(Var::SecretFile)) {
     if (auto status = make_secret(job.secret); !status.ok()) return status;
   }
@@ -78,6 +82,8 @@ std::vector<std::string> environment_of(int rank, const JobEnvironment& job, cha
   set(Var::MasterAddr, "127.0.0.1");
   set(Var::MasterPort, std::to_string(job.port));
   if (job.threads > 0) set(Var::OmpThreads, std::to_string(job.threads));
+  if (!job.kernels.empty()) set(Var::OpenBlasKernels, job.kernels);
+  if (!job.malloc.empty()) set(Var::GlibcTunables, job.malloc);
   if (!job.secret.empty()) set(Var::Secret, job.secret);
   // A name belongs to one worker; and whatever store torchrun had, it is not on our port.
   set(Var::Name, "");

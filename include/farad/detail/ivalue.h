@@ -1,9 +1,11 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <c10/util/StringUtil.h>
 #include <farad/detail/codec.h>
 #include <farad/error.h>
 
+#include <cmath>
 #include <concepts>
 #include <cstdint>
 #include <limits>
@@ -121,6 +123,9 @@ struct AsValue<float> {
   static bool from(const c10::IValue& value, float& out, std::string& why) {
     double wide = 0;
     if (!from_value(value, wide, why)) return false;
+    if (std::isfinite(wide) && std::abs(wide) > std::numeric_limits<float>::max()) {
+      return fail_value(why, c10::str(wide, " does not fit"));
+    }
     out = static_cast<float>(wide);
     return true;
   }

@@ -118,7 +118,7 @@ struct RemoteMethod {
 template <class T>
 void run_fetch(Invocation& invocation) {
   Writer out = invocation.result();
-  detail::write<T>(out, *static_cast<const T*>(invocation.object()));
+  if constexpr (!std::is_void_v<T>) detail::write<T>(out, *static_cast<const T*>(invocation.object()));
 }
 template <class T>
 struct RemoteFetch {

@@ -1,6 +1,5 @@
 #include "autograd/engine/run_local.h"
 
-#include <ATen/ops/ones_like.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -8,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "autograd/engine/one.h"
 #include "autograd/engine/scan.h"
 
 namespace farad::autograd {
@@ -73,7 +73,7 @@ at::Tensor gradient_of(const at::Tensor& root, const at::Tensor& given) {
   if (given.defined()) return given;
   TORCH_CHECK(root.numel() == 1, "[autograd] a root of shape ", root.sizes(),
               " is no scalar, and needs a gradient of its shape");
-  return at::ones_like(root);
+  return one_for(root);
 }
 
 }  // namespace

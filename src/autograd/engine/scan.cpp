@@ -161,7 +161,7 @@ base::Status scan(const Entries& entries, Plan& plan) {
   std::sort(reached.begin(), reached.end());
   for (const Crossing& recv : entries.recvs) {
     if (std::binary_search(reached.begin(), reached.end(), recv.pair)) continue;
-    plan.topology.unreached.push_back({no_node, recv.pair, recv.peer, recv.tensors});
+    plan.topology.unreached.push_back(recv);
   }
   return {};
 }

@@ -8,13 +8,14 @@ void Ballot::name(base::Rank worker) {
   if (workers_.try_emplace(worker).second) ++waiting_;
 }
 
-void Ballot::done(base::Rank worker, const std::vector<base::Rank>& peers, const std::vector<base::Rank>& left_out) {
+void Ballot::done(base::Rank worker, const PassMessage& done) {
   name(worker);
-  for (const auto peer : peers) name(peer);
+  for (const auto peer : done.peers) name(peer);
   auto& entry = workers_[worker];
   if (entry.done) return;
   entry.done = true;
-  entry.left_out = left_out;
+  entry.left_out = done.left_out;
+  count(worker, done.channels, +1);
   --waiting_;
 }
 
@@ -37,7 +38,7 @@ void Ballot::report(base::Rank worker, const PassMessage& report) {
   entry.left_out = report.left_out;
 }
 
-bool Ballot::is_over() const { return waiting_ == 0 && (skip_balance_ || balance_.empty()); }
+bool Ballot::is_over() const { return waiting_ == 0 && (!fast_ || skip_balance_ || balance_.empty()); }
 
 std::optional<base::Rank> Ballot::disputed() const {
   for (const auto& [rank, worker] : workers_) {
@@ -49,6 +50,11 @@ std::optional<base::Rank> Ballot::disputed() const {
     }
   }
   return {};
+}
+
+std::optional<std::pair<base::Rank, base::Rank>> Ballot::unbalanced() const {
+  if (fast_ || balance_.empty()) return {};
+  return balance_.begin()->first;
 }
 
 std::vector<base::Rank> Ballot::absent() const {

@@ -12,7 +12,9 @@ namespace farad::autograd {
 
 /// The root's count: who takes part in a pass, and whether it is over.
 ///
-/// SMART: over when every worker that any DONE names, and every one that was named here, is done.
+/// SMART: over when every worker that any DONE names, and every one that was named here, is done. Whoever is done has
+/// had an answer to all that it had sent, so by then each has taken whatever gradients the others have sent it; unless
+/// two disagree on what went between them, because a connection was lost and made anew: then the counts differ.
 ///
 /// FAST: over when what was sent through each channel equals what was received, by everyone's last report. The reports
 /// are of different moments, and yet this is safe: suppose some message was sent after its sender's report, and take
@@ -25,7 +27,7 @@ class Ballot {
   explicit Ballot(bool fast = false, bool skip_balance = false) : fast_(fast), skip_balance_(skip_balance) {}
 
   void name(base::Rank worker);
-  void done(base::Rank worker, const std::vector<base::Rank>& peers, const std::vector<base::Rank>& left_out);
+  void done(base::Rank worker, const PassMessage& done);
   void report(base::Rank worker, const PassMessage& report);
 
   /// Nothing of the pass is on its way any more, and nobody has anything to do.
@@ -36,6 +38,10 @@ class Ballot {
   /// If it is over: a worker that takes part and was left out by one that it has not itself left out, so that the two
   /// disagree on what went between them; none if there is no such.
   std::optional<base::Rank> disputed() const;
+
+  /// SMART, if it is over: two workers of which the first has sent the second more gradients, or fewer, than that one
+  /// has taken; none if there are no such.
+  std::optional<std::pair<base::Rank, base::Rank>> unbalanced() const;
 
   /// FAST, over and not complete: workers that somebody waits for and that do not take part.
   std::vector<base::Rank> absent() const;

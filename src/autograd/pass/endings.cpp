@@ -20,14 +20,19 @@ void Passes::vote(Pass& pass, Effects& out) {
   if (pass.fast) return report(pass, true, out);
   auto peers = pass.peers;
   if (faults_.done_names_later_peers) peers.insert(peers.end(), pass.met_later.begin(), pass.met_later.end());
-  if (is_root(pass)) {
-    pass.ballot.done(self_, faults_.commit_alone ? std::vector<base::Rank>() : peers, pass.left_out);
-    return decide(pass, out);
-  }
   auto done = message(pass, PassKind::Done);
   done.peers = std::move(peers);
   done.left_out = pass.left_out;
-  out.messages.push_back({pass.id.root, std::move(done)});
+  for (const auto& channel : pass.channels) {
+    if (channel.sent + channel.received > 0) done.channels.push_back({channel.peer, channel.sent, channel.received});
+  }
+  if (!is_root(pass)) {
+    out.messages.push_back({pass.id.root, std::move(done)});
+    return;
+  }
+  if (faults_.commit_alone) done.peers.clear();
+  pass.ballot.done(self_, done);
+  decide(pass, out);
 }
 
 void Passes::report(Pass& pass, bool complete, Effects& out) {
@@ -52,6 +57,12 @@ void Passes::decide(Pass& pass, Effects& out) {
   if (const auto disputed = pass.ballot.disputed(); disputed && !faults_.ignore_disputes) {
     // It did its part and was lost before another began, which took it for one that has no part.
     return abort(pass, lost(*disputed, "to some workers before the pass reached them"), out);
+  }
+  if (const auto unbalanced = pass.ballot.unbalanced();
+      unbalanced && !faults_.ignore_lost_gradients && !faults_.ignore_disputes) {
+    // They lost each other before, and have met again; but one of them has begun without having heard of that.
+    const auto [from, to] = *unbalanced;
+    return abort(pass, lost(from, "for a while to " + worker(to) + ", for which the pass has a gradient"), out);
   }
   if (pass.ballot.is_complete()) {
     if (pass.within.empty() || faults_.commit_inner) return commit(pass, out);
@@ -235,8 +246,10 @@ bool Passes::answer_ask(PassId id, base::Rank from, const PassMessage& ask, Effe
     return answer(Verdict::Undecided);
   }
   if (pass->state == PassState::Done && !is_root(*pass)) {
-    // The root may have told us, and it is on its way. Either it comes, or we shall hear that the root is lost.
+    // The root may have told us, and it is on its way. Either it comes, or we shall hear that the root is lost. Or the
+    // root waits for the one that asks, which it has never had to do with, so that it hears of no loss: we tell it.
     pass->askers.push_back({from, ask.pass});
+    abort_or_ask(*pass, lost(from, "to its root during the pass"), out);
     return true;
   }
   const auto failure =

@@ -18,7 +18,8 @@ struct Faults {
   bool forget_passes = false;           ///< no tombstones
   bool wait_for_lost = false;           ///< sends to workers lost before the start wait for an answer
   bool lose_live_grads = false;         ///< a live gradient for a worker lost before the start is dropped
-  bool ignore_disputes = false;         ///< workers need not agree on who was lost before
+  bool ignore_disputes = false;         ///< workers need not agree on who was lost before, nor on what that cost
+  bool ignore_lost_gradients = false;   ///< SMART: of gradients, fewer may be taken than were sent
   bool commit_inner = false;            ///< a pass within another commits by itself
   bool skip_balance = false;            ///< FAST: channels need not balance
 };

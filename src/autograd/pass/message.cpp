@@ -183,6 +183,7 @@ void encode(const PassMessage& message, std::vector<char>& bytes) {
     case PassKind::Done:
       put(out, message.peers);
       put(out, message.left_out);
+      put(out, message.channels);
       break;
     case PassKind::Report:
       out.number(message.number);
@@ -236,6 +237,7 @@ base::Status decode(const char* data, size_t size, PassMessage& message) {
     case PassKind::Done:
       take(in, message.peers);
       take(in, message.left_out);
+      take(in, message.channels);
       break;
     case PassKind::Report:
       message.number = in.number<uint64_t>();

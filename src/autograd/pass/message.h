@@ -43,10 +43,10 @@ struct Answer {
   auto fields() const { return std::tie(pair, node, tensors); }
 };
 
-/// FAST: what went between the reporting worker and one peer.
+/// What went between the reporting worker and one peer.
 struct ChannelReport {
   base::Rank peer;
-  uint64_t sent = 0, received = 0;  ///< Grads messages
+  uint64_t sent = 0, received = 0;  ///< FAST: Grads messages. SMART: answers that are not null
   uint64_t unanswered = 0;          ///< our sends to it
   uint64_t unfired = 0;             ///< our recvs from it
   auto fields() const { return std::tie(peer, sent, received, unanswered, unfired); }
@@ -82,7 +82,7 @@ struct PassMessage {
 
   uint64_t number = 0;                   ///< Report: a newer one has a larger; Ask, Over: the asker's
   bool complete = false;                 ///< Report: every node has fired
-  std::vector<ChannelReport> channels;   ///< Report
+  std::vector<ChannelReport> channels;   ///< Report, Done
   base::Rank blamed;                     ///< Blame: the peer
   bool orphaned = false;                 ///< Ask: the asker has lost the root
   Verdict verdict = Verdict::Undecided;  ///< Over

@@ -34,7 +34,7 @@ struct Pass {
     bool dirty = false;           // there is something to be sent
     std::vector<Answer> answers;  // that
     std::vector<TensorState> states;
-    uint64_t sent = 0, received = 0;  // Grads messages
+    uint64_t sent = 0, received = 0;  // FAST: Grads messages; SMART: answers that are not null
     uint64_t unanswered = 0;          // sends
     uint64_t unfired = 0;             // recvs
     auto fields() const { return std::tie(peer, opened, dirty, answers, states, sent, received, unanswered, unfired); }

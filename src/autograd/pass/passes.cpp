@@ -20,12 +20,12 @@ PassId Passes::begin(bool fast, std::string options, Effects& out) {
   return begin_root(fast, std::move(options), {}, out);
 }
 
-PassId Passes::begin_within(PassId outer, std::string options, Effects& out) {
+PassId Passes::begin_within(PassId outer, std::string options, Effects& out, bool smart) {
   const Pass* const around = find(outer);
   if (!around) return {};
   std::vector<PassId> within{outer};
   within.insert(within.end(), around->within.begin(), around->within.end());
-  return begin_root(around->fast, std::move(options), std::move(within), out);
+  return begin_root(around->fast && !smart, std::move(options), std::move(within), out);
 }
 
 PassId Passes::begin_root(bool fast, std::string options, std::vector<PassId> within, Effects& out) {
@@ -140,7 +140,7 @@ void Passes::answer_unreached(Pass& pass, Effects& out) {
   }
   for (const auto& recv : topology.unreached) {
     if (recv.peer != self_ && !std::binary_search(pass.peers.begin(), pass.peers.end(), recv.peer)) continue;  // lost
-    if (pass.fast) {
+    if (pass.fast && !recv.gradient) {
       // Its send waits for ever, so there is nothing to wait for.
       return accuse(pass, recv.pair, out);
     }
@@ -193,7 +193,7 @@ void Passes::on_message(base::Rank from, PassMessage&& message, Effects& out) {
     case PassKind::Report:
       if (!pass) break;
       if (message.kind == PassKind::Done) {
-        pass->ballot.done(from, message.peers, message.left_out);
+        pass->ballot.done(from, message);
       } else {
         pass->ballot.report(from, message);
       }

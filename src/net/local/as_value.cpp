@@ -3,10 +3,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
+#include <exception>
+#include <string>
+
 #include "wire/hand_over.h"
 #include "wire/tensor_spec.h"
 
 namespace farad::net {
+namespace {
 
 at::Tensor as_value(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.is_sparse()) return wire::snapshot(tensor);
@@ -20,6 +24,18 @@ at::Tensor as_value(const at::Tensor& tensor) {
   value = value.detach();
   value.set_requires_grad(tensor.requires_grad());
   return value;
+}
+
+}  // namespace
+
+base::Status as_values(const wire::Message& message, std::vector<at::Tensor>& values) try {
+  values.clear();
+  values.reserve(message.tensors.size());
+  for (const auto& tensor : message.tensors) values.push_back(as_value(tensor));
+  return {};
+} catch (...) {  // libtorch, while it copied
+  return {base::Code::Invalid, "[net] message kind " + std::to_string(message.kind) +
+                                   " cannot be sent: " + base::status_of(std::current_exception()).message()};
 }
 
 }  // namespace farad::net

@@ -23,6 +23,15 @@ void LocalPlace::ring() {
   if (bell_) bell_->ring();
 }
 
+void LocalPlace::tell_of_room() {
+  {
+    base::Lock lock(mutex);
+    room = true;
+    any.store(true, std::memory_order_release);
+  }
+  ring();
+}
+
 void LocalPlace::unhook() {
   base::Lock lock(bell_mutex_);
   bell_ = nullptr;

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/ids.h"
 #include "base/mutex.h"
@@ -32,6 +33,8 @@ struct LocalPlace {
 
   /// Wakes the owner, unless it has closed. Not under `mutex`: it may make a system call.
   void ring() EXCLUDES(bell_mutex_);
+  /// Lets the owner know that a box of another that was full is not any more.
+  void tell_of_room() EXCLUDES(mutex, bell_mutex_);
   /// No bell is rung any more once this returned.
   void unhook() EXCLUDES(bell_mutex_);
 
@@ -61,6 +64,12 @@ struct LocalLink {
     bool open = true;
     bool refused = false;
     uint64_t queued = 0;
+
+    /// So much is not queued any more. True if this end was refused before and would not be now: it is to be told.
+    bool free(uint64_t bytes, uint64_t limit) {
+      queued -= bytes;
+      return queued < limit && std::exchange(refused, false);
+    }
   };
   End ends[2];
 

@@ -21,27 +21,36 @@ Sent SelfBox::send(base::Rank, wire::Message& message, bool urgent) {
     }
     waiting_bytes_ += bytes;
   }
-  for (auto& tensor : message.tensors) tensor = as_value(tensor);
+  std::vector<at::Tensor> values;
+  auto status = as_values(message, values);
   {
     base::Lock lock(mutex_);
-    waiting_.push_back({std::move(message), bytes});
+    if (status.ok()) {
+      message.tensors = std::move(values);
+      waiting_.push_back({std::move(message), bytes});
+    } else {
+      waiting_bytes_ -= bytes;
+      room_ = true;  // Somebody may have been refused for our sake.
+    }
     any_.store(true, std::memory_order_release);
   }
   bell_.ring();
-  return {{}, self_.incarnation};
+  return {std::move(status), self_.incarnation};
 }
 
 bool SelfBox::poll() {
   if (!any_.load(std::memory_order_acquire)) return false;
   std::vector<Waiting> taken;
+  bool did = false;
   {
     base::Lock lock(mutex_);
+    did = std::exchange(room_, false);
     any_.store(false, std::memory_order_relaxed);
     taken.swap(waiting_);
     for (auto& one : taken) waiting_bytes_ -= one.bytes;
   }
   for (auto& one : taken) sink_.on_message(self_, std::move(one.message));
-  return !taken.empty();
+  return did || !taken.empty();
 }
 
 void SelfBox::close() {

@@ -39,7 +39,8 @@ class SelfBox final : public Transport {
   bool closed_ GUARDED_BY(mutex_) = false;
   std::vector<Waiting> waiting_ GUARDED_BY(mutex_);
   uint64_t waiting_bytes_ GUARDED_BY(mutex_) = 0;
-  std::atomic<bool> any_{false};  // So that finding nothing costs the driver one load.
+  bool room_ GUARDED_BY(mutex_) = false;  // There is some again, with nothing taken in.
+  std::atomic<bool> any_{false};          // So that finding nothing costs the driver one load.
 };
 
 }  // namespace farad::net

@@ -14,13 +14,6 @@ using base::Status;
 
 constexpr int messages_per_poll = 64;
 
-std::vector<at::Tensor> values_of(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> values;
-  values.reserve(tensors.size());
-  for (const auto& tensor : tensors) values.push_back(as_value(tensor));
-  return values;
-}
-
 std::string sending_to(base::Rank to) { return "[local] send to rank " + std::to_string(to.value) + ": "; }
 
 }  // namespace
@@ -51,7 +44,12 @@ Sent LocalTransport::send(base::Rank to, wire::Message& message, bool urgent) {
     LocalPlace& far = *link->ends[1 - side].place;
     // Room first: copies are not made for a message that must wait.
     if (auto status = reserve(link->ends[side], far, bytes, urgent); !status.ok()) return {std::move(status), {}};
-    if (values.empty()) values = values_of(message.tensors);
+    if (values.empty()) {
+      if (auto status = as_values(message, values); !status.ok()) {
+        release(link->ends[side], far, bytes);
+        return {std::move(status), {}};
+      }
+    }
     std::vector<at::Tensor> originals = std::exchange(message.tensors, std::move(values));
     if (deliver(link, side, message, bytes)) return {{}, link->ends[side].incarnation};
     values = std::exchange(message.tensors, std::move(originals));  // It has closed meanwhile. Perhaps it came back.
@@ -90,6 +88,15 @@ Status LocalTransport::reserve(LocalLink::End& near, LocalPlace& far, uint64_t b
   return {};
 }
 
+void LocalTransport::release(LocalLink::End& near, LocalPlace& far, uint64_t bytes) {
+  bool told = false;
+  {
+    base::Lock lock(far.mutex);
+    told = near.free(bytes, far.limit);
+  }
+  if (told) near.place->tell_of_room();
+}
+
 bool LocalTransport::deliver(const std::shared_ptr<LocalLink>& link, int side, wire::Message& message, uint64_t bytes) {
   LocalLink::End& near = link->ends[side];
   LocalPlace& far = *link->ends[1 - side].place;
@@ -123,18 +130,9 @@ bool LocalTransport::poll() {
       arrival = std::move(place_->arrivals.front());
       place_->arrivals.pop_front();
       LocalLink::End& sender = arrival.link->ends[1 - arrival.side];
-      sender.queued -= arrival.bytes;
-      if (sender.refused && sender.queued < place_->limit) {
-        sender.refused = false;
-        has_room = sender.place;
-      }
+      if (sender.free(arrival.bytes, place_->limit)) has_room = sender.place;
     }
-    if (has_room) {
-      base::Lock lock(has_room->mutex);
-      has_room->room = true;
-      has_room->any.store(true, std::memory_order_release);
-    }
-    if (has_room) has_room->ring();
+    if (has_room) has_room->tell_of_room();
     did = true;
     take(arrival);
   }

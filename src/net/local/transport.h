@@ -29,6 +29,7 @@ class LocalTransport final : public Transport {
  private:
   base::Status find_link(base::Rank to, std::shared_ptr<LocalLink>& link);
   base::Status reserve(LocalLink::End& near, LocalPlace& far, uint64_t bytes, bool urgent);
+  void release(LocalLink::End& near, LocalPlace& far, uint64_t bytes);
   bool deliver(const std::shared_ptr<LocalLink>&, int side, wire::Message&, uint64_t bytes);
   void take(LocalArrival&);
 

@@ -25,7 +25,7 @@ namespace {
 constexpr auto introduction_time = 5s;  // For handshake and request together.
 constexpr auto leaving_time = 2s;       // To read a last word.
 constexpr auto accept_pause = 100ms;    // When there are no descriptors.
-constexpr size_t most_strangers = 256;
+constexpr size_t most_strangers = 256;  // Those who were turned away and still read why among them.
 constexpr int64_t most_patience_ms = int64_t{1000} * 3600 * 24 * 365;
 
 }  // namespace
@@ -133,18 +133,20 @@ void TcpHost::accept_all() {
     meeting::set_options(socket.get());
     auto& guest = guests_.emplace_back(std::move(socket), to_text(address), self_.secret, runtime_.now());
     guest.out = guest.handshake.take_output();
-    if (std::count_if(guests_.begin(), guests_.end(), [](const Guest& g) { return g.socket && g.stranger(); }) >
-        static_cast<std::ptrdiff_t>(most_strangers))
+    const auto is_stranger = [](const Guest& g) { return g.socket && (g.stranger() || g.stage == Stage::Leaving); };
+    if (std::count_if(guests_.begin(), guests_.end(), is_stranger) > static_cast<std::ptrdiff_t>(most_strangers))
       make_room();
   }
 }
 
 void TcpHost::make_room() {
-  // The oldest one has had the most time to say who it is. If it is one of us it comes again.
+  // The oldest one has had the most time to say who it is, or to go. If it is one of us it comes again.
   const auto in = [this](Stage stage) {
     return std::find_if(guests_.begin(), guests_.end(), [&](const Guest& g) { return g.socket && g.stage == stage; });
   };
-  auto oldest = in(Stage::Greeting);
+  auto oldest = in(Stage::Leaving);  // All that it misses is its last word, and most have read that by now.
+  if (oldest != guests_.end()) flush(*oldest);
+  if (oldest == guests_.end()) oldest = in(Stage::Greeting);
   if (oldest == guests_.end()) oldest = in(Stage::Asking);
   if (oldest == guests_.end()) return;
   log_.info("[net] rendezvous: dropped ", oldest->from, " because there are too many strangers");

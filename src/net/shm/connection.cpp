@@ -23,9 +23,9 @@ std::shared_ptr<ShmLink> ShmConnection::link() const {
 
 base::Status ShmConnection::send(wire::Message& message, bool urgent) {
   if (state() == State::Over) return {base::Code::Closed, "[shm] this connection is over"};
-  if (const size_t queued = queued_bytes_.load(); !urgent && queued >= queue_bytes_) {
-    return {base::Code::Busy,
-            "[shm] " + std::to_string(queued) + " bytes wait for rank " + std::to_string(peer.rank.value)};
+  if (!urgent && queued_bytes_.load() >= queue_bytes_ && !has_room()) {
+    return {base::Code::Busy, "[shm] " + std::to_string(queued_bytes_.load()) + " bytes wait for rank " +
+                                  std::to_string(peer.rank.value)};
   }
   // Not under the lock: tensors that are lent are copied here.
   wire::Outgoing out;
@@ -36,10 +36,13 @@ base::Status ShmConnection::send(wire::Message& message, bool urgent) {
   if (state_ == State::Open && queue_.empty()) {
     const bool wrote = write(out);
     if (wrote) link_->ring_peer();
-    if (out.done()) return {};
+    if (out.done()) {
+      note_lent(out);
+      return {};
+    }
   }
   out.hold();  // Its owner goes on while it waits here.
-  queued_bytes_ += out.size();
+  queued_bytes_ += out.size() + out.lent_bytes();
   queue_.push_back(std::move(out));
   has_queue_.store(true, std::memory_order_release);
   if (state_ == State::Open) write_queued();
@@ -66,7 +69,8 @@ void ShmConnection::write_queued() {
     wrote |= write(front);
     if (!front.done()) break;
     if (!front.verdict().ok()) unsent_.push_back({front.stub(), front.verdict()});
-    queued_bytes_ -= front.size();
+    queued_bytes_ -= front.size() + front.lent_bytes();
+    note_lent(front);
     queue_.pop_front();
     made_room_ = true;
   }
@@ -75,7 +79,41 @@ void ShmConnection::write_queued() {
 }
 
 void ShmConnection::note_what_is_left() {
-  has_queue_.store(!queue_.empty() || !unsent_.empty() || made_room_, std::memory_order_release);
+  has_queue_.store(!queue_.empty() || !unsent_.empty() || made_room_ || refused_, std::memory_order_release);
+}
+
+void ShmConnection::note_lent(const wire::Outgoing& out) {
+  if (out.lent_bytes() == 0) return;
+  forget_taken_in();
+  lent_.push_back({link_->writer.written(), out.lent_bytes()});
+  queued_bytes_ += out.lent_bytes();
+}
+
+void ShmConnection::forget_taken_in() {
+  if (lent_.empty()) return;
+  const uint64_t read = link_->writer.read();
+  for (; !lent_.empty() && lent_.front().end <= read; lent_.pop_front()) queued_bytes_ -= lent_.front().bytes;
+}
+
+bool ShmConnection::has_room() {
+  base::Lock lock(mutex_);
+  forget_taken_in();
+  if (queued_bytes_ < queue_bytes_) return true;
+  if (lent_.empty()) return false;  // The queue tells of its room by itself.
+  refused_ = true;
+  look_for_room();
+  note_what_is_left();
+  return queued_bytes_ < queue_bytes_;
+}
+
+void ShmConnection::look_for_room() {
+  if (!refused_) return;
+  link_->writer.watch_reader(true);  // First: what is taken in after we have looked is told to the driver.
+  forget_taken_in();
+  if (queued_bytes_ >= queue_bytes_ && !lent_.empty()) return;
+  link_->writer.watch_reader(false);
+  refused_ = false;
+  made_room_ = true;
 }
 
 bool ShmConnection::open(std::shared_ptr<ShmLink> link, std::shared_ptr<ShmLending> lending) {
@@ -102,8 +140,9 @@ bool ShmConnection::flush(Sink& sink) {
   {
     base::Lock lock(mutex_);
     if (state_ != State::Open) return false;
-    unsent.swap(unsent_);
     write_queued();
+    look_for_room();
+    unsent.swap(unsent_);  // Also what has just been taken back: once all is written, nobody rings us any more.
     did = std::exchange(made_room_, false);  // Also by open(): somebody may wait for it.
     note_what_is_left();
   }
@@ -122,7 +161,9 @@ bool ShmConnection::take_in(Sink& sink, int budget, bool& did) {
     size_t consumed = 0;
     if (status.ok()) status = incoming_.feed(bytes.first(std::min(bytes.size(), portion)), consumed);
     if (!status.ok()) {
-      doom(base::Status(status.code(), "it sent what is no message of ours: " + status.message()));
+      const bool theirs = status.code() == base::Code::Protocol;
+      doom(theirs ? base::Status(status.code(), "it sent what is no message of ours: " + status.message())
+                  : base::Status(base::Code::PeerLost, "we could not take in what it sent: " + status.message()));
       return false;
     }
     if (link->reader.consume(consumed)) link->ring_peer();

@@ -60,6 +60,11 @@ class ShmConnection {
   std::shared_ptr<ShmLink> link() const EXCLUDES(mutex_);
 
  private:
+  /// Data that do not go through the ring, and where in the ring the frame ends that says where they are.
+  struct Lent {
+    uint64_t end;
+    uint64_t bytes;
+  };
   struct Unsent {
     wire::Message message;
     base::Status why;
@@ -69,6 +74,11 @@ class ShmConnection {
   bool write(wire::Outgoing& out) REQUIRES(mutex_);
   void write_queued() REQUIRES(mutex_);
   void note_what_is_left() REQUIRES(mutex_);
+  /// To be called once a frame is in the ring as a whole.
+  void note_lent(const wire::Outgoing& out) REQUIRES(mutex_);
+  void forget_taken_in() REQUIRES(mutex_);
+  bool has_room() EXCLUDES(mutex_);
+  void look_for_room() REQUIRES(mutex_);
   bool look_for_link() EXCLUDES(mutex_);
 
   const wire::Limits limits_;
@@ -80,7 +90,9 @@ class ShmConnection {
   std::shared_ptr<ShmLending> lending_ GUARDED_BY(mutex_);  // Null where large tensors go through the ring too.
   std::atomic<ShmLending*> lender_{nullptr};                // The same, once open; it stays as long as we do.
   std::deque<wire::Outgoing> queue_ GUARDED_BY(mutex_);
-  std::atomic<size_t> queued_bytes_{0};        // Written under the lock.
+  std::deque<Lent> lent_ GUARDED_BY(mutex_);   // In the ring, and not known to be taken in.
+  std::atomic<size_t> queued_bytes_{0};        // In the queue and lent. Written under the lock.
+  bool refused_ GUARDED_BY(mutex_) = false;    // Somebody was, because of what is lent: to be told of room.
   bool made_room_ GUARDED_BY(mutex_) = false;  // Since the last flush().
   std::vector<Unsent> unsent_ GUARDED_BY(mutex_);
   base::Status doom_ GUARDED_BY(mutex_);

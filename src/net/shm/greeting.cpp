@@ -6,9 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
-
-#include "net/trust/handshake.h"
 
 namespace farad::net {
 namespace {
@@ -46,6 +45,12 @@ T from_bytes(const std::string& bytes) {
   return value;
 }
 
+/// A struct that its sender wrote in one piece, so it is there as a whole once there is anything.
+template <class T>
+base::Status receive_now(int socket, size_t fds_beside, std::string& bytes, std::vector<base::Fd>& fds) {
+  return shm::receive_with_fds(socket, sizeof(T), fds_beside, bytes, fds, base::Clock::now());
+}
+
 base::Status same_user(int socket) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -63,8 +68,9 @@ socklen_t fill(sockaddr_un& name, const std::string& address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + n);
 }
 
+/// Nothing that is done with it waits.
 base::Status make_socket(base::Fd& out) {
-  out = base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  out = base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   return out ? base::Status() : shm::system_error("socket");
 }
 
@@ -100,6 +106,7 @@ base::Status connect_to(const std::string& address, base::Fd& out) {
   const socklen_t size = fill(name, address);
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&name), size) != 0) {
     if (errno == ECONNREFUSED) return {base::Code::PeerLost, "nobody listens at its address any more"};
+    if (errno == EAGAIN) return {base::Code::Busy, "too many others are waiting for it"};
     return shm::system_error("connect");
   }
   if (auto s = same_user(socket.get()); !s.ok()) return s;
@@ -107,39 +114,51 @@ base::Status connect_to(const std::string& address, base::Fd& out) {
   return {};
 }
 
-base::Status greet(base::Fd socket, const Secret& secret, const ShmGreeting& self, ShmBellFds own, ShmLink& link,
-                   ShmWelcome& welcome, uint64_t& birth, base::TimePoint deadline) {
-  if (auto s = shake_hands(socket.get(), Handshake::Role::Connector, secret, purpose, deadline); !s.ok()) return s;
-  GreetingBytes greeting{};
-  greeting.layout = layout_version;
-  greeting.slot = self.slot;
-  greeting.birth = self.birth;
-  greeting.accepted = self.accepted;
-  greeting.rank = self.rank.value;
-  std::memcpy(greeting.address, self.address.data(), std::min(self.address.size(), address_bytes - 1));
-  const std::vector<int> fds{link.memory_fd(), own.page, own.eventfd};
-  if (auto s = shm::send_with_fds(socket.get(), bytes_of(greeting), fds, deadline); !s.ok()) return s;
+ShmCaller::ShmCaller(base::Fd socket, const Secret& secret, ShmGreeting self, ShmBellFds own, ShmLink& link)
+    : socket_(std::move(socket)),
+      handshake_(Handshake::Role::Connector, secret, purpose),
+      self_(std::move(self)),
+      own_(own),
+      link_(link) {}
 
+base::Status ShmCaller::step(bool& answered) {
+  if (!greeted_) {
+    if (auto s = shake_on(socket_.get(), handshake_); !s.ok() || !handshake_.done()) return s;
+    GreetingBytes greeting{};
+    greeting.layout = layout_version;
+    greeting.slot = self_.slot;
+    greeting.birth = self_.birth;
+    greeting.accepted = self_.accepted;
+    greeting.rank = self_.rank.value;
+    std::memcpy(greeting.address, self_.address.data(), std::min(self_.address.size(), address_bytes - 1));
+    greeted_ = true;
+    return shm::send_with_fds(socket_.get(), bytes_of(greeting), {link_.memory_fd(), own_.page, own_.eventfd},
+                              base::Clock::now());
+  }
   std::string bytes;
   std::vector<base::Fd> received;
-  if (auto s = shm::receive_with_fds(socket.get(), sizeof(AnswerBytes), 2, bytes, received, deadline); !s.ok())
-    return s;
+  if (auto s = receive_now<AnswerBytes>(socket_.get(), 2, bytes, received); !s.ok()) return s;
   const auto answer = from_bytes<AnswerBytes>(bytes);
+  answered = true;
   welcome = answer.welcome;
   birth = answer.birth;
   if (welcome != ShmWelcome::Yes) return {};
-  if (auto s = link.attach(std::move(received[0]), std::move(received[1]), answer.slot); !s.ok()) return s;
-  link.socket = std::move(socket);
+  if (auto s = link_.attach(std::move(received[0]), std::move(received[1]), answer.slot); !s.ok()) return s;
+  link_.socket = std::move(socket_);
   return {};
 }
 
-base::Status hear_greeting(int socket, const Secret& secret, ShmGreeting& caller, std::unique_ptr<ShmLink>& link,
-                           base::TimePoint deadline) {
-  if (auto s = same_user(socket); !s.ok()) return s;
-  if (auto s = shake_hands(socket, Handshake::Role::Acceptor, secret, purpose, deadline); !s.ok()) return s;
+ShmHearing::ShmHearing(base::Fd s, const Secret& secret)
+    : socket(std::move(s)), handshake_(Handshake::Role::Acceptor, secret, purpose) {}
+
+base::Status ShmHearing::step(bool& heard) {
+  if (!handshake_.done()) {
+    if (auto s = same_user(socket.get()); !s.ok()) return s;
+    return shake_on(socket.get(), handshake_);
+  }
   std::string bytes;
   std::vector<base::Fd> fds;
-  if (auto s = shm::receive_with_fds(socket, sizeof(GreetingBytes), 3, bytes, fds, deadline); !s.ok()) return s;
+  if (auto s = receive_now<GreetingBytes>(socket.get(), 3, bytes, fds); !s.ok()) return s;
   auto greeting = from_bytes<GreetingBytes>(bytes);
   if (greeting.layout != layout_version) {
     return {base::Code::Protocol, "[shm] rank " + std::to_string(greeting.rank) +
@@ -147,15 +166,16 @@ base::Status hear_greeting(int socket, const Secret& secret, ShmGreeting& caller
                                       ", we as " + std::to_string(layout_version) +
                                       ": run the same farad everywhere on this machine"};
   }
+  heard = true;
   greeting.address[address_bytes - 1] = '\0';
   caller = {base::Rank(greeting.rank), greeting.birth, greeting.accepted, greeting.slot, greeting.address};
   if (auto s = ShmLink::adopt(std::move(fds[0]), link); !s.ok()) return s;
   return link->attach(std::move(fds[1]), std::move(fds[2]), greeting.slot);
 }
 
-base::Status answer_greeting(int socket, ShmWelcome welcome, ShmBellFds own, uint32_t slot, uint64_t birth,
-                             base::TimePoint deadline) {
-  return shm::send_with_fds(socket, bytes_of(AnswerBytes{welcome, slot, birth}), {own.page, own.eventfd}, deadline);
+base::Status answer_greeting(int socket, ShmWelcome welcome, ShmBellFds own, uint32_t slot, uint64_t birth) {
+  return shm::send_with_fds(socket, bytes_of(AnswerBytes{welcome, slot, birth}), {own.page, own.eventfd},
+                            base::Clock::now());
 }
 
 }  // namespace farad::net

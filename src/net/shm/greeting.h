@@ -1,10 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/clock.h"
 #include "base/ids.h"
 #include "net/shm/link.h"
+#include "net/trust/handshake.h"
 #include "net/trust/secret.h"
 
 namespace farad::net {
@@ -36,14 +38,48 @@ std::string unguessable_address();
 /// PeerLost if nobody listens there.
 base::Status connect_to(const std::string& address, base::Fd& out);
 
-/// The connector's part: on Yes the link is attached and its socket set, and `birth` is the acceptor's.
-base::Status greet(base::Fd socket, const Secret&, const ShmGreeting& self, ShmBellFds own, ShmLink& link,
-                   ShmWelcome& welcome, uint64_t& birth, base::TimePoint deadline);
+/// The connector's part, in steps that never wait: many can be under way in one thread, and who does not answer holds
+/// up nobody else.
+class ShmCaller {
+ public:
+  /// What is said in it must stay where it is: `link` is attached when the answer is Yes.
+  ShmCaller(base::Fd socket, const Secret&, ShmGreeting self, ShmBellFds own, ShmLink& link);
 
-/// The acceptor's part in two steps, so that it can decide in between.
-base::Status hear_greeting(int socket, const Secret&, ShmGreeting& caller, std::unique_ptr<ShmLink>& link,
-                           base::TimePoint deadline);
-base::Status answer_greeting(int socket, ShmWelcome, ShmBellFds own, uint32_t slot, uint64_t birth,
-                             base::TimePoint deadline);
+  /// To be called at once, and whenever the socket has something to read, until `answered`.
+  base::Status step(bool& answered);
+  int socket() const { return socket_.get(); }
+
+  // Once answered.
+  ShmWelcome welcome{};
+  uint64_t birth = 0;  ///< the acceptor's
+
+ private:
+  base::Fd socket_;  // The link's, after a Yes.
+  Handshake handshake_;
+  const ShmGreeting self_;
+  const ShmBellFds own_;
+  ShmLink& link_;
+  bool greeted_ = false;
+};
+
+/// The acceptor's part, likewise, up to where it has to decide.
+class ShmHearing {
+ public:
+  ShmHearing(base::Fd socket, const Secret&);
+
+  /// To be called at once, and whenever the socket has something to read, until `heard`.
+  base::Status step(bool& heard);
+
+  base::Fd socket;
+  // Once heard.
+  ShmGreeting caller;
+  std::unique_ptr<ShmLink> link;
+
+ private:
+  Handshake handshake_;
+};
+
+/// The acceptor's last word. Does not wait either.
+base::Status answer_greeting(int socket, ShmWelcome, ShmBellFds own, uint32_t slot, uint64_t birth);
 
 }  // namespace farad::net

@@ -141,6 +141,7 @@ base::Status ShmLending::receive_block() {
   std::vector<base::Fd> fds;
   // It was sent before the handle was, so it is there.
   auto status = shm::receive_with_fds(socket_, sizeof(Introduction), 1, bytes, fds, base::Clock::now());
+  if (status.code() == base::Code::Invalid) return status;  // The fault is on our side.
   if (!status.ok()) return {base::Code::Protocol, "[shm] a handle to an unknown block: " + status.message()};
   Introduction introduction;
   std::memcpy(&introduction, bytes.data(), sizeof(introduction));

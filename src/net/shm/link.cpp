@@ -47,6 +47,7 @@ base::Status ShmLink::attach(base::Fd bell_page, base::Fd eventfd, uint32_t slot
   }
   if (auto s = shm::Memory::adopt(std::move(bell_page), shm::BellPage::bytes, bell_); !s.ok()) return s;
   if (auto s = bell_.reserve(0, shm::BellPage::bytes); !s.ok()) return s;
+  bell_.close_fd();
   eventfd_ = std::move(eventfd);
   slot_ = static_cast<int>(slot);
   return {};

@@ -15,11 +15,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Often enough that a stopped peer is noticed well before `lost_after` has passed twice.
+/// Often enough that many beats must have been missed before a peer is given up.
 base::Duration tick_for(milliseconds lost_after) {
   if (lost_after.count() == 0) return milliseconds(100);
-  return std::clamp(lost_after / 8, milliseconds(5), milliseconds(100));
+  return std::clamp(lost_after / 16, milliseconds(1), milliseconds(100));
 }
+/// A peer is given up so long before lost_after is over: its last beat is noticed up to one tick late, and so is that
+/// there is no other.
+constexpr int ticks_ahead = 2;
 
 }  // namespace
 
@@ -94,9 +97,11 @@ base::Status ShmMonitor::judge(Watched& entry, base::TimePoint now) const {
   if (beats != entry.beats) {
     entry.beats = beats;
     entry.last_beat = now;
-  } else if (lost_after_.count() > 0 && now - entry.last_beat >= lost_after_) {
-    return {base::Code::PeerLost, "no sign of life for " + std::to_string(lost_after_.count()) +
-                                      " ms (stopped, or its machine is overloaded)"};
+  } else if (lost_after_.count() > 0 && now - entry.last_beat >= lost_after_ - tick_ * ticks_ahead) {
+    const auto silent = std::chrono::duration_cast<milliseconds>(now - entry.last_beat).count();
+    return {base::Code::PeerLost, "no sign of life for " + std::to_string(silent) + " ms (lost_after is " +
+                                      std::to_string(lost_after_.count()) +
+                                      " ms; it is stopped, or its machine is overloaded)"};
   }
   return {};
 }

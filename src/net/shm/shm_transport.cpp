@@ -1,12 +1,9 @@
 #include "net/shm/shm_transport.h"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <utility>
-
-#include "base/futex.h"
 
 namespace farad::net {
 namespace {
@@ -23,9 +20,10 @@ ShmTransport::ShmTransport(ShmOptions options, SystemBell& bell, Sink& sink)
       address_(unguessable_address()),
       arena_(shm::Arena::make(options_.arena_bytes)),
       stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      orders_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       monitor_(bell.page(), options_.lost_after),
       peers_(static_cast<size_t>(options_.size)) {
-  if (!stop_) shm::system_error("eventfd").raise();
+  if (!stop_ || !orders_) shm::system_error("eventfd").raise();
   listen_on(address_, listener_).raise();
   acceptor_ = std::thread([this] { accept_all(); });
   connector_ = std::thread([this] { connect_all(); });
@@ -40,10 +38,7 @@ void ShmTransport::close() {
     if (std::exchange(closed_, true)) return;
     connections = by_slot_;
   }
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(stop_.get(), &one, sizeof(one));
-  to_connect_bell_.fetch_add(1);
-  base::futex_wake(to_connect_bell_, 1);
+  (void)::eventfd_write(stop_.get(), 1);
   acceptor_.join();
   listener_.reset();  // Who waits in its queue hears at once that nobody will answer.
   connector_.join();
@@ -92,8 +87,7 @@ ShmTransport::ConnectionPtr ShmTransport::connection_to(base::Rank rank, base::S
     if (!connection) return nullptr;
     to_connect_.push_back(connection);
   }
-  to_connect_bell_.fetch_add(1);
-  base::futex_wake(to_connect_bell_, 1);
+  (void)::eventfd_write(orders_.get(), 1);
   return connection;
 }
 
@@ -178,6 +172,9 @@ bool ShmTransport::service(const ConnectionPtr& connection) {
 void ShmTransport::finish(const ConnectionPtr& connection) {
   if (connection->state() == ShmConnection::State::Over) return;
   const base::Status why = connection->end();
+  if (why.code() == base::Code::Protocol) {
+    options_.log.warning("[shm] dropped the connection to rank ", connection->peer.rank, ": ", why.message());
+  }
   if (auto link = connection->link()) monitor_.drop(link);
   {
     base::Lock lock(mutex_);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <deque>
+#include <list>
 #include <memory>
 #include <string>
 #include <thread>
@@ -33,8 +34,8 @@ struct ShmOptions {
 /// Between processes of one machine: a ring of shared memory for each direction of each connection.
 ///
 /// Threads: whoever sends copies into the ring; the driver reads, and goes on writing what did not fit. An acceptor and
-/// a connector thread greet, which may block for a moment, and a monitor watches over the living. None of the three
-/// touches a message.
+/// a connector thread greet, each as many peers at once as there are, and a monitor watches over the living. None of
+/// the three touches a message.
 class ShmTransport final : public Transport {
  public:
   /// Listens at once. `bell` and `sink` must outlive it. Throws if the system is out of something.
@@ -67,13 +68,21 @@ class ShmTransport final : public Transport {
   void look_at(const ShmConnection& connection) { bell_.page().ring_slot(connection.slot, bell_.eventfd()); }
   void run_open(const ConnectionPtr&, const std::shared_ptr<ShmLink>&);
 
+  struct Visitor;
+  struct Call;
   void accept_all();
-  void accept_one(base::Fd socket);
+  /// True once it is over, one way or another; likewise go_on() and those that it calls.
+  bool hear(Visitor&, bool ready);
+  void admit(ShmHearing&);
   ConnectionPtr decide(const ShmGreeting& caller, base::Status& status) EXCLUDES(mutex_);
   void connect_all();
-  void connect_one(const ConnectionPtr&);
-  /// One attempt; false to try again.
-  bool try_connect(const ConnectionPtr&, base::TimePoint deadline);
+  bool take_orders(std::list<Call>& calls) EXCLUDES(mutex_);
+  bool go_on(Call&, bool ready) EXCLUDES(mutex_);
+  bool ring_up(Call&) EXCLUDES(mutex_);
+  /// How long a peer that was called has to answer.
+  std::chrono::milliseconds greeting_time() const;
+  bool fail(Call&, const base::Status& why) EXCLUDES(mutex_);
+  void hang_up(Call&);
 
   bool service(const ConnectionPtr&);
   void finish(const ConnectionPtr&);
@@ -84,7 +93,8 @@ class ShmTransport final : public Transport {
   const std::string address_;
   base::Fd listener_;
   const std::shared_ptr<shm::Arena> arena_;
-  base::Fd stop_;  // An eventfd that becomes readable at close().
+  base::Fd stop_;    // An eventfd that becomes readable at close().
+  base::Fd orders_;  // One that does when there is something in to_connect_.
   ShmMonitor monitor_;
 
   base::Mutex mutex_;
@@ -94,7 +104,6 @@ class ShmTransport final : public Transport {
   std::vector<ConnectionPtr> by_slot_ GUARDED_BY(mutex_);
   std::atomic<int> slot_words_{0};  // Of the bell page: those that by_slot_ has reached so far.
   std::deque<ConnectionPtr> to_connect_ GUARDED_BY(mutex_);
-  std::atomic<uint32_t> to_connect_bell_{0};
 
   std::thread acceptor_;
   std::thread connector_;

@@ -16,7 +16,7 @@ namespace farad::net::sim {
 ///
 /// There are no heartbeat messages; silence is what matters and it is computed: an end that cannot hear its peer
 /// (stopped, vanished, cut off) finds so once its lost_after has passed, and up to a quarter of it later, as a real one
-/// that looks from time to time would. So an idle world has no events, and a deadlock in it can be told.
+/// on a busy machine would. So an idle world has no events, and a deadlock in it can be told.
 ///
 /// Called by simulated threads and events only.
 class Network {

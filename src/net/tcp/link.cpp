@@ -43,6 +43,7 @@ base::Status Link::receive(uint32_t events, std::span<char> scratch, Sink& sink)
     if (io.state == Io::State::Ended) return {base::Code::PeerLost, "it closed the connection"};
     if (io.state == Io::State::Broken) return {base::Code::PeerLost, std::system_category().message(io.error)};
     heard_.store(true, std::memory_order_relaxed);
+    poller_.found(cookie_);
 
     const size_t in_place = direct ? std::min(io.bytes, target.size()) : 0;
     if (in_place > 0) {

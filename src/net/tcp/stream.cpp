@@ -7,7 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstring>
+#include <string_view>
 
 namespace farad::net::tcp {
 namespace {
@@ -20,6 +23,29 @@ Io outcome(ssize_t moved) {
   return {Io::State::Broken, 0, errno};
 }
 
+/// Up to here the kernel takes longer to collect the pieces of a frame than we do.
+constexpr size_t small = 512;
+
+/// Copies the pieces into one, and says how long it is; 0 if it would be longer than that.
+size_t gather(std::span<const iovec> from, std::array<char, small>& into) {
+  size_t bytes = 0;
+  for (const iovec& piece : from) {
+    if (piece.iov_len > small - bytes) return 0;
+    std::memcpy(into.data() + bytes, piece.iov_base, piece.iov_len);
+    bytes += piece.iov_len;
+  }
+  return bytes;
+}
+
+bool is_within_this_machine(int descriptor) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  if (::getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return false;
+  if (peer.ss_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<sockaddr_in6&>(peer).sin6_addr);
+  return peer.ss_family == AF_INET &&
+         ntohl(reinterpret_cast<sockaddr_in&>(peer).sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+}
+
 class PlainStream final : public Stream {
  public:
   explicit PlainStream(int descriptor) : descriptor_(descriptor) {
@@ -28,6 +54,12 @@ class PlainStream final : public Stream {
     ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
     const int on = 1;
     ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    // Within a machine there is no congestion to control, but some of the ways to do it hold packets back by a timer
+    // all the same (bbr). Every kernel has this one, which does not; should it be refused, the default stays.
+    constexpr std::string_view plainest = "reno";
+    if (is_within_this_machine(descriptor)) {
+      ::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, plainest.data(), plainest.size());
+    }
   }
   ~PlainStream() override { ::close(descriptor_); }
 
@@ -38,6 +70,9 @@ class PlainStream final : public Stream {
   }
 
   Io write(std::span<iovec> from) override {
+    if (std::array<char, small> copy; size_t bytes = gather(from, copy)) {
+      return outcome(::send(descriptor_, copy.data(), bytes, MSG_NOSIGNAL));
+    }
     msghdr message{};
     message.msg_iov = from.data();
     message.msg_iovlen = from.size();

@@ -13,10 +13,12 @@ using base::Code;
 using base::Status;
 using namespace std::chrono_literals;
 
-// Checks per lost_after; a sign of life is sent after four of them without one. So silence is noticed after at most
-// 13/12 of lost_after, and three signs must have been missed.
-constexpr int ticks = 12;
-constexpr int ticks_between_signs = 4;
+// Checks per lost_after; a sign of life is sent after six of them without one. A peer is given up at the second last
+// check before lost_after is over: what it said last is noticed up to one check late, and so is its silence. Three
+// signs must have been missed by then.
+constexpr int ticks = 24;
+constexpr int ticks_between_signs = 6;
+constexpr int ticks_ahead = 2;
 
 TcpOptions complete(TcpOptions options) {
   if (options.birth == 0) {
@@ -24,8 +26,7 @@ TcpOptions complete(TcpOptions options) {
     options.birth = (uint64_t{random()} << 32 | random()) | 1;
   }
   if (options.greet_within.count() == 0) {
-    options.greet_within =
-        options.lost_after.count() == 0 ? 10s : std::max<std::chrono::milliseconds>(options.lost_after, 2s);
+    options.greet_within = options.lost_after.count() == 0 ? 10s : options.lost_after;
   }
   if (!options.pool) options.pool = wire::BufferPool::make(size_t{256} << 20);
   return options;
@@ -224,7 +225,7 @@ void TcpTransport::check_pulse(Remote& remote, base::TimePoint now, bool oversle
     // What lies unread in the socket was sent by somebody alive; it is our driver who is late.
     if (overslept || remote.link->take_heard() || remote.link->stream().unread() > 0) {
       remote.heard_at = now;
-    } else if (now - remote.heard_at >= options_.lost_after) {
+    } else if (now - remote.heard_at >= options_.lost_after - tick_ * ticks_ahead) {
       const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(now - remote.heard_at).count();
       end(remote, Code::PeerLost,
           "nothing heard for " + std::to_string(silent) + " ms (lost_after is " +

@@ -43,6 +43,8 @@ class Handshake {
   /// leaves what follows the handshake in the socket.
   size_t wants() const { return expected_ - held_; }
 
+  const std::string& purpose() const { return purpose_; }
+
   /// Nothing more to read; what take_output() gives must still be sent.
   bool done() const { return step_ == Step::Done; }
 
@@ -71,6 +73,10 @@ class Handshake {
   Hello theirs_{};
   std::string output_;
 };
+
+/// As much of it as can be had now, for those who have others to serve: sends what there is to say, takes in what lies
+/// in the socket, and so on. To be called again when there is more to read, until it is done(). PeerLost, or as feed().
+base::Status shake_on(int fd, Handshake& handshake);
 
 /// The whole exchange on a connected socket, blocking or not, for those who can wait until the deadline. Leaves the
 /// socket open and its flags as they were. Timeout, PeerLost, or as feed().

@@ -52,29 +52,37 @@ Status send_all(int fd, std::string_view bytes, std::string_view purpose, base::
   return {};
 }
 
+/// As shake_on(), but may wait until the deadline to get rid of what it has to say.
+Status go_on(int fd, Handshake& handshake, base::TimePoint deadline) {
+  const std::string& purpose = handshake.purpose();
+  for (;;) {
+    if (Status sent = send_all(fd, handshake.take_output(), purpose, deadline); !sent.ok()) return sent;
+    if (handshake.done()) return {};
+
+    char bytes[Handshake::hello_bytes];
+    const ssize_t got = ::recv(fd, bytes, handshake.wants(), MSG_DONTWAIT);
+    if (got == 0) return broken(purpose, "the other side closed the connection");
+    if (got < 0 && would_block()) return {};
+    if (got < 0) return broken(purpose, "recv: " + std::system_category().message(errno));
+    size_t consumed = 0;
+    if (Status verdict = handshake.feed({bytes, static_cast<size_t>(got)}, consumed); !verdict.ok()) {
+      (void)send_all(fd, handshake.take_output(), purpose, deadline);  // Its last word, by which the other fails too.
+      return verdict;
+    }
+  }
+}
+
 }  // namespace
+
+Status shake_on(int fd, Handshake& handshake) { return go_on(fd, handshake, base::Clock::now()); }
 
 Status shake_hands(int fd, Handshake::Role role, const Secret& secret, std::string_view purpose,
                    base::TimePoint deadline) {
   Handshake handshake(role, secret, purpose);
-  if (Status status = send_all(fd, handshake.take_output(), purpose, deadline); !status.ok()) return status;
-
-  while (!handshake.done()) {
-    char bytes[Handshake::hello_bytes];
-    const ssize_t got = ::recv(fd, bytes, handshake.wants(), MSG_DONTWAIT);
-    if (got == 0) return broken(purpose, "the other side closed the connection");
-    if (got < 0) {
-      if (!would_block()) return broken(purpose, "recv: " + std::system_category().message(errno));
-      if (Status status = wait_for(fd, POLLIN, purpose, deadline); !status.ok()) return status;
-      continue;
-    }
-    size_t consumed = 0;
-    const Status verdict = handshake.feed({bytes, static_cast<size_t>(got)}, consumed);
-    const Status sent = send_all(fd, handshake.take_output(), purpose, deadline);
-    if (!verdict.ok()) return verdict;
-    if (!sent.ok()) return sent;
+  for (;;) {
+    if (Status status = go_on(fd, handshake, deadline); !status.ok() || handshake.done()) return status;
+    if (Status status = wait_for(fd, POLLIN, purpose, deadline); !status.ok()) return status;
   }
-  return {};
 }
 
 }  // namespace farad::net

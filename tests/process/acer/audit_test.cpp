@@ -12,6 +12,7 @@
 namespace farad::acer {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 Run audit(std::vector<std::string> options, const char* environment = "Catch", std::vector<std::string> more = {}) {
@@ -29,6 +30,20 @@ TEST(Audit, FindsAcerCorrect) {
       EXPECT_THAT(done.said, HasSubstr("STALE-CORRECT"));
       EXPECT_THAT(done.said, HasSubstr("gradients are longer than 10"));  // C4
     }
+  }
+}
+
+TEST(Audit, FindsAcerToBeWhatEachPolicyPromises) {
+  const std::pair<const char*, const char*> verdicts[] = {{"locked", "^STALE-CORRECT: "},
+                                                          {"hogwild", "^(LOSSY|STALE-CORRECT): "},
+                                                          {"allreduced", "^(EXACT|EQUIVALENT): "},
+                                                          {"managed", "^STALE-CORRECT: "},
+                                                          {"averaged", "^EXACT: .* averages them likewise"}};
+  for (const auto& [policy, verdict] : verdicts) {
+    const auto done = audit({"--policy", policy});
+    EXPECT_EQ(done.code, 0) << done.said;
+    const auto last = done.said.substr(done.said.find_last_of('\n', done.said.size() - 2) + 1);
+    EXPECT_THAT(last, ContainsRegex(verdict)) << policy;
   }
 }
 
@@ -51,8 +66,9 @@ TEST(Audit, FindsTheDefectsOfEveryTrainingInThisOneToo) {
 }
 
 TEST(Audit, FindsThemWhereActionsAreAmounts) {
-  for (const char* fault : {"kl-sign", "denominator-g2", "bias-attached", "q-taken-only", "done-as-truncation",
-                            "truncation-as-done", "last-stored", "no-retrace", "bound-after-mean", "live-rollout"}) {
+  for (const char* fault :
+       {"kl-sign", "denominator-g2", "bias-attached", "q-taken-only", "done-as-truncation", "truncation-as-done",
+        "last-stored", "no-retrace", "bound-after-mean", "policy-cut", "live-rollout"}) {
     const auto done = audit({"--inject", fault}, "Pendulum-v1");
     EXPECT_EQ(done.code, 1) << done.said;
     EXPECT_THAT(done.said, HasSubstr("has to find: found")) << fault;

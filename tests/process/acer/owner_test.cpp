@@ -47,7 +47,14 @@ TEST(Owner, WorkersThatCallItTrainOneModel) {
   ASSERT_EQ(done.code, 0) << done.said;
   EXPECT_THAT(done.said, HasSubstr("done after 9"));
   EXPECT_FALSE(column(directory.file("evaluations.csv"), "greedy_mean").empty());
-  EXPECT_GT(column(directory.file("metrics.csv"), "staleness_mean").back(), 0) << "only one of them worked";
+  const auto last = [&](const char* name) { return column(directory.file("metrics.csv"), name).back(); };
+  EXPECT_GT(last("staleness_mean"), 0) << "only one of them worked";
+  EXPECT_LE(last("staleness_p99"), last("staleness_max"));
+  EXPECT_LE(last("return_min"), last("return_mean"));
+  EXPECT_LE(last("return_mean"), last("return_max"));
+  const auto greedy = column(directory.file("evaluations.csv"), "greedy_mean");
+  EXPECT_THAT(greedy, testing::Contains(last("evaluation_greedy")));
+  EXPECT_LE(last("evaluation_version"), last("updates"));
 }
 
 TEST(Owner, OneWorkerThatCallsItLearnsToTheBitWhatOneInSharedMemoryDoes) {
@@ -196,6 +203,9 @@ TEST(Owner, GoesOnFromItsCheckpointWhereItWas) {
   const auto before = with({"--steps", "1000"});
   ASSERT_EQ(before.code, 0) << before.said;
   const double updates = column(directory.file("metrics.csv"), "updates").back();
+  // As a run leaves them that has gone on and then was killed before it saved anything.
+  for (const char* file : {"metrics.csv", "evaluations.csv"})
+    std::ofstream(directory.file(file), std::ios::app) << "999999,999999,1,999999,1,1,1,1,1\n";
   const auto after = with({"--steps", "2000", "--resume"});
   ASSERT_EQ(after.code, 0) << after.said;
   EXPECT_THAT(after.said, HasSubstr("goes on after 10"));
@@ -203,6 +213,12 @@ TEST(Owner, GoesOnFromItsCheckpointWhereItWas) {
   const auto counted = column(directory.file("metrics.csv"), "updates");  // of both
   EXPECT_TRUE(std::is_sorted(counted.begin(), counted.end()));
   EXPECT_GT(counted.back(), updates + 100);
+  for (const char* file : {"metrics.csv", "evaluations.csv"}) {
+    const auto seconds = column(directory.file(file), "seconds");
+    EXPECT_TRUE(std::is_sorted(seconds.begin(), seconds.end())) << file;
+    EXPECT_LT(seconds.back(), 999999) << file;
+  }
+  EXPECT_EQ(column(directory.file("evaluations.csv"), "greedy_mean").size(), 2) << "one at each end";
 }
 
 TEST(Owner, RefusesWhatItDecidesItself) {

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "acer/checkpoint.h"
 #include "temporary_directory.h"
@@ -16,6 +18,7 @@ namespace farad::acer {
 namespace {
 
 using test::TemporaryDirectory;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 std::vector<std::string> acer(std::vector<std::string> options, const std::string& out) {
@@ -85,14 +88,49 @@ TEST(Acer, LearnsFromAProgramOverAPipe) {
             0.5);
 }
 
+std::string first_line(const std::string& path) {
+  std::string line;
+  std::ifstream in(path);
+  std::getline(in, line);
+  return line;
+}
+
+std::string all_of(const std::string& path) {
+  std::ostringstream all;
+  all << std::ifstream(path).rdbuf();
+  return all.str();
+}
+
 TEST(Acer, ReplaysAndWritesDownWhatItDid) {
   TemporaryDirectory directory;
   const auto done = farad::acer::run(acer({"--workers", "2", "--steps", "6000"}, directory.path()));
   ASSERT_EQ(done.code, 0) << done.said;
+  EXPECT_THAT(done.said, ContainsRegex("[0-9]+ steps, return +-?[0-9.]+, (evaluated +-?[0-9.]+, )?"
+                                       " *[0-9]+ steps/s, +[0-9]+ updates/s, staleness [0-9]+\\.[0-9]+\n"));
+  // Returns and lengths; evaluations; losses by part; gradients; importance weights; critic; trust region; staleness;
+  // what was lost or torn; replay; rates. A column more or less breaks what others read of it.
+  EXPECT_EQ(first_line(directory.file("metrics.csv")),
+            "steps,updates,updates_off_policy,seconds,episodes,"
+            "return_mean,return_min,return_max,length_mean,length_min,length_max,"
+            "evaluation_version,evaluation_greedy,evaluation_sampled,"
+            "policy_loss,correction_loss,critic_loss,entropy,gradient_norm,clipped_norm,"
+            "ratio_mean,ratio_max,ratio_above_1,ratio_above_c,explained_variance,divergence,bounded,bound_effect,"
+            "staleness_mean,staleness_p99,staleness_max,rolled_back,cut_off,lost,rejected,snapshots_torn,"
+            "replay_fill,replay_age,steps_per_second,updates_per_second,bytes_moved");
+  EXPECT_EQ(first_line(directory.file("workers.csv")), "steps,worker,steps_per_second,updates_per_second");
+  EXPECT_EQ(first_line(directory.file("evaluations.csv")),
+            "steps,seconds,version,greedy_mean,greedy_min,greedy_max,sampled_mean,sampled_min,sampled_max");
+  std::istringstream names(first_line(directory.file("metrics.csv")));
+  for (std::string name; std::getline(names, name, ',');)
+    EXPECT_FALSE(column(directory.file("metrics.csv"), name).empty()) << name << " is never known";
+  for (const char* name : {"return_by_steps.svg", "return_by_seconds.svg", "staleness.svg"}) {
+    const auto svg = all_of(directory.file(name));
+    EXPECT_THAT(svg, HasSubstr("<svg")) << name;
+    EXPECT_THAT(svg, ContainsRegex("<polyline[^>]* points=\"[0-9]")) << name;
+  }
   EXPECT_GT(column(directory.file("metrics.csv"), "return_mean").size(), 2);
   EXPECT_GT(column(directory.file("metrics.csv"), "updates_off_policy").back(), 100);
-  for (const char* name : {"config.json", "workers.csv", "evaluations.csv"})
-    EXPECT_TRUE(std::filesystem::exists(directory.file(name))) << name;
+  EXPECT_TRUE(std::filesystem::exists(directory.file("config.json")));
 }
 
 TEST(Acer, AWorkerThatIsKilledIsReplacedAndCtrlCEndsItInGoodOrder) {

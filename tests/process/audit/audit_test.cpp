@@ -5,14 +5,18 @@
 #include <farad/error.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 #include <vector>
 
 #include "audit/builtin.h"
 #include "audit/faults.h"
 #include "audit/replay.h"
+#include "audit/report.h"
 
 namespace farad::test {
 namespace {
@@ -21,7 +25,7 @@ using audit::Options;
 using audit::Outcome;
 using audit::Report;
 using audit::Verdict;
-using testing::ElementsAre;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -98,12 +102,6 @@ TEST(Audit, NothingIsSkippedUnderAnyPolicy) {
   }
 }
 
-TEST(Audit, AveragedWithAnAverageThatIsNeverReadAgainIsNoticed) {
-  auto options = small(shared::Policy::Averaged);
-  options.inject = "stale-average";
-  EXPECT_THAT(audit::run(audit::builtin(), options).failed(), testing::Contains("D5"));
-}
-
 TEST(Audit, WhatTheOptimizerConsumedIsAddedUpNotWhatTheWorkersHad) {
   auto training = audit::builtin();
   training.deliver = [](const audit::Delivery& delivery) {
@@ -131,12 +129,18 @@ TEST(Audit, AReplayWithoutRoomForAllVersionsComesToTheSame) {
   }
 }
 
-/// Under the first policy that it is a defect of.
-Options planted(const audit::Fault& fault) {
-  auto options = small(fault.policies.empty() ? shared::Policy::Locked : fault.policies.front());
+/// Those that it is a defect of.
+std::vector<shared::Policy> policies_of(const audit::Fault& fault) {
+  if (fault.policies.empty()) return {std::begin(all_policies), std::end(all_policies)};
+  return fault.policies;
+}
+
+Options planted(const audit::Fault& fault, shared::Policy policy) {
+  auto options = small(policy);
   options.inject = fault.name;
   return options;
 }
+Options planted(const audit::Fault& fault) { return planted(fault, policies_of(fault).front()); }
 
 TEST(Audit, DefectsOfSeveralWorkersAreRefusedWithOne) {
   auto faults = audit::faults();
@@ -190,19 +194,94 @@ TEST(Audit, SinglePrecisionAndMoreWorkersThanCoresPass) {
   EXPECT_EQ(report.verdict, Verdict::StaleCorrect) << report.table();
 }
 
-class AuditWithFault : public testing::TestWithParam<audit::Fault> {};
-
-TEST_P(AuditWithFault, IsCaughtByTheCheckNamedForIt) {
-  const auto report = audit::run(audit::builtin(), planted(GetParam()));
-  EXPECT_EQ(report.verdict, Verdict::Broken);
-  EXPECT_TRUE(audit::caught(GetParam(), report)) << report.table();
+struct Planted {
+  audit::Fault fault;
+  shared::Policy policy;
+};
+void PrintTo(const Planted& planted, std::ostream* out) {
+  *out << planted.fault.name << ", " << audit::to_string(planted.policy);
 }
 
-INSTANTIATE_TEST_SUITE_P(Every, AuditWithFault, testing::ValuesIn(audit::faults()), [](const auto& info) {
-  auto name = info.param.name;
+/// Every defect under every policy that it can be planted under.
+std::vector<Planted> every_one() {
+  std::vector<Planted> all;
+  for (const auto& fault : audit::faults()) {
+    for (const auto policy : policies_of(fault)) all.push_back({fault, policy});
+  }
+  return all;
+}
+
+TEST(Audit, TellsHowLateTheUpdatesOfEachWorkerWere) {
+  auto options = small();
+  options.workers = 3;
+  const auto report = audit::run(audit::builtin(), options);
+  ASSERT_EQ(report.staleness_by_worker.size(), 3u);
+  uint64_t late = 0;
+  for (const auto& histogram : report.staleness_by_worker) {
+    EXPECT_EQ(std::accumulate(histogram.begin(), histogram.end(), uint64_t{0}), 12u) << "updates of one";
+    late += std::accumulate(histogram.begin() + 1, histogram.end(), uint64_t{0});
+  }
+  EXPECT_EQ(late, std::accumulate(report.staleness.begin() + 1, report.staleness.end(), uint64_t{0}));
+  EXPECT_THAT(report.json(), AllOf(HasSubstr("\"workers\": {"), HasSubstr("\"flagged\": ")));
+}
+
+TEST(Audit, UpdatesThatAreLaterThanEqualWorkersMakeThemAreFlagged) {
+  const auto flagged = [](std::vector<uint64_t> staleness) {
+    Report report;
+    report.options.workers = 2;
+    report.staleness = std::move(staleness);
+    return report.unusually_late();
+  };
+  EXPECT_FALSE(flagged({}));
+  EXPECT_FALSE(flagged({0, 0, 0, 0, 7}));  // by 4 = 2 N on the mean
+  EXPECT_TRUE(flagged({0, 0, 0, 0, 7, 1}));
+  std::vector<uint64_t> one_very_late(22);
+  one_very_late[0] = 1000;
+  one_very_late[20] = 1;
+  EXPECT_FALSE(flagged(one_very_late));
+  one_very_late[21] = 1;
+  EXPECT_TRUE(flagged(one_very_late));
+}
+
+class AuditWithFault : public testing::TestWithParam<Planted> {};
+
+TEST_P(AuditWithFault, IsCaughtByTheCheckNamedForIt) {
+  const auto& [fault, policy] = GetParam();
+  const auto report = audit::run(audit::builtin(), planted(fault, policy));
+  EXPECT_EQ(report.verdict, Verdict::Broken);
+  EXPECT_FALSE(report.passed());
+  EXPECT_TRUE(audit::caught(fault, report)) << report.table();
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, AuditWithFault, testing::ValuesIn(every_one()), [](const auto& info) {
+  auto name = info.param.fault.name + "_" + audit::to_string(info.param.policy);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 });
+
+TEST(Audit, ADefectThatIsNotFoundByTheCheckNamedForItIsAFailure) {
+  auto training = audit::builtin();
+  training.faults.push_back({"nothing", "A1", "what no check can see, for it is not there"});
+  training.faults.push_back({"halved", "X1", "gradients of half the size, which other checks see"});
+  training.make = [make = training.make](const Options& options) {
+    auto learner = make(options);
+    if (options.inject != "halved") return learner;
+    learner.gradients = [compute = learner.gradients, tensors = learner.tensors](const audit::Batch& batch) {
+      compute(batch);
+      for (const auto& one : tensors) one.tensor.grad().mul_(0.5);
+    };
+    return learner;
+  };
+  for (const char* name : {"nothing", "halved"}) {
+    auto options = small();
+    options.inject = name;
+    const auto report = audit::run(training, options);
+    EXPECT_FALSE(report.passed()) << report.table();
+    EXPECT_THAT(report.table(), HasSubstr("NOT FOUND"));
+    EXPECT_THAT(report.table(), HasSubstr(std::string("has not found the defect that was planted, ") + name));
+    EXPECT_THAT(report.json(), HasSubstr("\"passed\": false"));
+  }
+}
 
 TEST(Audit, ChecksAndFaultsOfTheTrainingCount) {
   auto training = audit::builtin();
@@ -263,6 +342,20 @@ TEST(Audit, RefusesToForkWhileThreadsLive) {
   go = true;
   go.notify_all();
   thread.join();
+}
+
+TEST(Audit, RunsInAProcessThatWasForkedOff) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      ::_exit(audit::run(audit::builtin(), small()).passed() ? 0 : 1);
+    } catch (...) {
+      ::_exit(2);
+    }
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Audit, UnknownFaultIsRefusedWithThoseThereAre) {

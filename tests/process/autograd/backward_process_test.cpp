@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 using at::Tensor;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Clock = std::chrono::steady_clock;
@@ -49,6 +50,19 @@ Tensor stay_going_back(Tensor x) { return Stays::apply(x * x); }
 Tensor square_at(int to, Tensor x) { return Worker::current().rpc_sync<square>(to, x); }
 Tensor stay_at(int to, Tensor x) { return Worker::current().rpc_sync<stay_going_back>(to, x); }
 Tensor root_of_nothing(Tensor x) { return (x * 0).sqrt() * x; }
+/// In a process that notes where each node is made.
+Tensor root_of_nothing_in_anomaly_mode(Tensor x) {
+  torch::autograd::AnomalyMode::set_enabled(true);
+  auto root = root_of_nothing(x);
+  torch::autograd::AnomalyMode::set_enabled(false);
+  return root;
+}
+/// Here, in a context of its own.
+void begin_a_pass(int over) {
+  Context context(Worker::current());
+  const auto y = Worker::current().rpc_sync<stay_going_back>(over, at::ones({3}).requires_grad_()).sum();
+  context.backward({y});
+}
 size_t contexts_here() { return Worker::current().debug().contexts.size(); }
 
 std::string error_of(Context& context, const Tensor& root) {
@@ -109,8 +123,22 @@ class BackwardProcess : public testing::TestWithParam<std::string> {
                                     HasSubstr("context " + std::to_string(context.id()))));
       EXPECT_LE(Clock::now() - before, 3 * lost_after);
       EXPECT_TRUE(context.gradients().empty());
+      context_goes_on(context, 3 - victim);
     }
     others_go_on(3 - victim);
+  }
+  /// As soon as the other one has heard of the loss too.
+  void context_goes_on(Context& context, int other) {
+    const Tensor a = at::ones({3}).requires_grad_();
+    const auto deadline = Clock::now() + 30s;
+    while (!context.gradient(a).defined()) {
+      ASSERT_LE(Clock::now(), deadline) << "the context cannot be used again:\n" << worker_->debug();
+      try {
+        context.backward({worker_->rpc_sync<square>(other, a).sum()});
+      } catch (const Aborted&) {
+      }
+    }
+    EXPECT_TRUE(at::equal(context.gradient(a), a * 2));
   }
   void others_go_on(int other) {
     {
@@ -119,6 +147,9 @@ class BackwardProcess : public testing::TestWithParam<std::string> {
       context.backward({worker_->rpc_sync<square>(other, a).sum()});
       EXPECT_TRUE(at::equal(context.gradient(a), a * 2));
     }
+    no_context_is_left(other);
+  }
+  void no_context_is_left(int other) {
     const auto deadline = Clock::now() + 30s;
     while (worker_->rpc_sync<contexts_here>(other) + worker_->debug().contexts.size() > 0) {
       ASSERT_LE(Clock::now(), deadline) << "contexts are left:\n" << worker_->debug();
@@ -154,15 +185,29 @@ TEST_P(BackwardProcess, PassFailsWhenAWorkerBetweenStops) {
   harm_during_a_pass(1, [&] { ::kill(children_[1], SIGSTOP); });
 }
 
+TEST_P(BackwardProcess, PassAndContextEndAtTheOthersWhenTheirMakerIsKilled) {
+  auto passing = worker_->rpc_async<begin_a_pass>("worker1", 2);
+  ASSERT_EQ(came_.get_future().wait_for(30s), std::future_status::ready);
+  kill(1);
+  EXPECT_THROW(passing.wait(), PeerLost);
+  no_context_is_left(2);
+  others_go_on(2);
+}
+
 TEST_P(BackwardProcess, PassThatBeganInAnomalyModeLooksForNanInEveryProcess) {
   const Tensor a = at::ones({3}).requires_grad_();
   Context context(*worker_);
   const auto y = worker_->rpc_sync<root_of_nothing>("worker1", a).sum();
+  const auto traced = worker_->rpc_sync<root_of_nothing_in_anomaly_mode>("worker1", a).sum();
   context.backward({y}, {.retain_graph = true});
   torch::autograd::AnomalyMode::set_enabled(true);
-  const auto message = error_of(context, y);
+  const auto message = error_of(context, y), with_trace = error_of(context, traced);
   torch::autograd::AnomalyMode::set_enabled(false);
-  EXPECT_THAT(message, AllOf(HasSubstr("worker1"), HasSubstr("MulBackward"), HasSubstr("nan")));
+  for (const auto& text : {message, with_trace}) {
+    EXPECT_THAT(text, AllOf(HasSubstr("failed at worker1"), HasSubstr("MulBackward"), HasSubstr("nan")));
+  }
+  EXPECT_THAT(message, Not(HasSubstr("frame #")));
+  EXPECT_THAT(with_trace, AllOf(HasSubstr("Traceback of forward call"), HasSubstr("frame #")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, BackwardProcess, testing::Values("shm", "tcp"),

@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <set>
 #include <thread>
 
+#include "arithmetic/arithmetic.h"
+#include "memory/small_blocks.h"
 #include "process/command/farad_command.h"
 
 namespace farad::test {
@@ -68,6 +71,33 @@ TEST(RunEnvironment, WorkersShareTheCores) {
   EXPECT_EQ(std::count(many.begin(), many.end(), "1"), 2 * cores) << "at least one each";
   EXPECT_THAT(lines_from(1, "echo $OMP_NUM_THREADS", {.environment = {{"OMP_NUM_THREADS", "17"}}}),
               UnorderedElementsAre("17"));
+}
+
+TEST(RunEnvironment, MallocKeepsMoreSmallBlocksUnlessTheUserSaysHowItWorks) {
+  const char* const script = "echo ${GLIBC_TUNABLES-none}";
+  if (!::getenv(memory::malloc_variable)) {
+    EXPECT_THAT(lines_from(1, script), UnorderedElementsAre(memory::many_small_blocks));
+  }
+  EXPECT_THAT(lines_from(1, script, {.environment = {{"GLIBC_TUNABLES", "glibc.malloc.check=0"}}}),
+              UnorderedElementsAre("glibc.malloc.check=0"));
+}
+
+TEST(RunEnvironment, OpenBlasIsToldOfAProcessorThatItDoesNotKnow) {
+  const char* const script = "echo ${OPENBLAS_CORETYPE-none}";
+  EXPECT_THAT(lines_from(1, script, {.environment = {{"OPENBLAS_CORETYPE", "Nehalem"}}}),
+              UnorderedElementsAre("Nehalem"));
+  if (::getenv(arithmetic::kernels_variable)) GTEST_SKIP() << "it is set for this test as well";
+  const auto better = arithmetic::better_kernels();
+  EXPECT_THAT(lines_from(1, script), UnorderedElementsAre(better.empty() ? "none" : better));
+  if (better.empty()) return;
+  // What is chosen is what OpenBLAS then computes with, and whether it is better is for the doctor to measure.
+  Command told(farad_command({"run", "-n", "1", FARAD_COMMAND, "doctor"}));
+  EXPECT_EQ(told.finish(), 0) << told.err();
+  if (told.out().find(", built in") != std::string::npos) GTEST_SKIP() << "this libtorch uses no OpenBLAS";
+  EXPECT_THAT(told.out(), HasSubstr("OpenBLAS for " + better));
+  Command untold(farad_command({"doctor"}));
+  EXPECT_EQ(untold.finish(), 0) << untold.err();
+  EXPECT_THAT(untold.out(), HasSubstr("set OPENBLAS_CORETYPE=" + better));
 }
 
 TEST(RunEnvironment, WhatBelongsToAnotherJobIsReplaced) {

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "demo/curves.h"
+#include "demo/files.h"
 #include "process/command/command.h"
 #include "temporary_directory.h"
 
@@ -25,6 +28,12 @@ class DemoTest : public testing::Test {
     return options;
   }
   bool wrote(const std::string& name) const { return fs::exists(directory_.file(name)); }
+  std::string read(const std::string& name) const { return farad::demo::read_file(directory_.file(name)).value_or(""); }
+  /// The number that follows `words`; -1 if there is none.
+  static double number_after(const std::string& text, const std::string& words) {
+    const auto place = text.find(words);
+    return place == text.npos ? -1 : std::strtod(text.c_str() + place + words.size(), nullptr);
+  }
   /// The processes that `parent` has started, in order.
   static std::vector<pid_t> children_of(pid_t parent) {
     const auto id = std::to_string(parent);
@@ -47,6 +56,43 @@ TEST_F(DemoTest, ShowsCurvesCostsAndASampleAndNamesItsFiles) {
   for (const auto* name : {"loss.csv", "loss.svg", "sample.txt", "checkpoints-seed1/step2/manifest.json"})
     EXPECT_TRUE(wrote(name)) << name;
   EXPECT_TRUE(command.everything_ended());
+  const double difference = number_after(command.out(), "largest difference of the two at any step: ");
+  EXPECT_GE(difference, 0);
+  EXPECT_LT(difference, 1e-4);
+  const auto curves = farad::demo::from_csv(read("loss.csv"));
+  EXPECT_EQ(curves.pipeline.size(), 2u);
+  EXPECT_EQ(curves.one_process.size(), 2u);
+}
+
+TEST_F(DemoTest, ResumeTakesTheStepsOfTheRunAndRefusesOthers) {
+  Command command(demo({"--steps", "2", "--workers", "2"}));
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  const auto losses = read("loss.csv");
+
+  Command longer(demo({"--steps", "3", "--workers", "2", "--resume"}));
+  EXPECT_EQ(longer.finish(), 1);
+  EXPECT_THAT(longer.err(), HasSubstr("was begun with --steps 2, not 3"));
+  Command other_batches(demo({"--workers", "2", "--schedule", "interleaved", "--resume"}));
+  EXPECT_EQ(other_batches.finish(), 1);
+  EXPECT_THAT(other_batches.err(), HasSubstr("was begun with 18 passages per step"));
+
+  // It has nothing left to do but the other half, which does not depend on what was before.
+  Command again(demo({"--workers", "2", "--resume"}));
+  EXPECT_EQ(again.finish(), 0) << again.err();
+  EXPECT_THAT(again.out(), testing::AllOf(HasSubstr("goes on after step 2"), HasSubstr("one process: step   2 of 2"),
+                                          HasSubstr("2 processes: not measured")));
+  EXPECT_EQ(read("loss.csv"), losses);
+}
+
+TEST_F(DemoTest, SeedDecidesTheRun) {
+  std::vector<std::string> losses;
+  for (const auto* seed : {"1", "1", "2"}) {
+    Command command(demo({"--steps", "1", "--workers", "1", "--seed", seed}));
+    EXPECT_EQ(command.finish(), 0) << command.err();
+    losses.push_back(read("loss.csv"));
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  EXPECT_NE(losses[0], losses[2]);
 }
 
 TEST_F(DemoTest, CtrlCSavesAndLeavesNobodyAndResumeGoesOn) {
@@ -57,9 +103,12 @@ TEST_F(DemoTest, CtrlCSavesAndLeavesNobodyAndResumeGoesOn) {
   EXPECT_THAT(command.out(), testing::AllOf(HasSubstr("The last checkpoint is"), HasSubstr("--resume")));
   EXPECT_TRUE(command.everything_ended());
 
-  Command again(demo({"--steps", "5000", "--resume"}), {.terminal = true});
-  EXPECT_TRUE(again.wait_for("goes on after step")) << again.out();
+  const auto saved = static_cast<int64_t>(number_after(command.out(), ", after step "));
+  ASSERT_GE(saved, 1) << command.out();
+  Command again(demo({"--resume"}), {.terminal = true});
+  EXPECT_TRUE(again.wait_for("goes on after step " + std::to_string(saved) + ",")) << again.out();
   EXPECT_TRUE(again.wait_for("of 5000")) << again.out();
+  EXPECT_EQ(number_after(again.out(), "pipeline   : step "), saved + 1) << again.out();
   again.type("\x03");
   EXPECT_EQ(again.finish(), 130) << again.out();
 }

@@ -1,11 +1,14 @@
 // A model in stages learns as the same model in one process does.
 
+#include <farad/error.h>
 #include <farad/spawn.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 
 #include "process/demo/small_training.h"
+#include "suites/rpc_suite.h"
 
 namespace farad::demo {
 namespace {
@@ -15,6 +18,12 @@ struct Case {
   PipelineSchedule schedule;
   PipelineShape shape;
 };
+
+/// Where gradients of the last stage wait. Its worker lives in this process.
+const Promise<void>* gate;
+void hold_gradient(at::Tensor& parameter) {
+  parameter.register_hook([opened = gate->future()](const at::Tensor&) { opened.wait(); });
+}
 
 class PipelineTest : public testing::TestWithParam<Case> {};
 
@@ -46,6 +55,34 @@ TEST_P(PipelineTest, NoWorkerKeepsMoreThanItsScheduleSays) {
       EXPECT_LE(reports[static_cast<size_t>(place)].most_kept, most_kept(order_of(schedule, shape, place)))
           << "worker " << place;
     }
+  });
+}
+
+TEST(PipelineOverlap, FirstWorkerEndsOneForwardForEachWorkerWhileTheLastIsHeld) {
+  const Text text(essay());
+  const auto options = small_training(text, PipelineSchedule::OneForwardOneBackward, {3, 1, 6});
+  spawn_threads(3, [&](Worker& worker) {
+    if (worker.rank() != 0) return;
+    PipelineTraining training(worker, text, options);
+    const Promise<void> open;
+    gate = &open;
+    training.pipeline().parameters().back().rpc_sync<hold_gradient>();
+    std::thread step([&] { EXPECT_NO_THROW(training.step(0)); });
+    // It keeps those whose backward has not ended, and none can end.
+    EXPECT_TRUE(test::eventually([&] { return training.pipeline().reports().front().most_kept == 3; }));
+    open.set_value();
+    step.join();
+  });
+}
+
+TEST(PipelineFailures, StepOfAWorkerThatIsClosedFails) {
+  const Text text(essay());
+  const auto options = small_training(text, PipelineSchedule::OneForwardOneBackward, {1, 1, 3});
+  spawn_threads(1, [&](Worker& worker) {
+    PipelineTraining training(worker, text, options);
+    training.step(0);
+    worker.close();
+    EXPECT_THROW(training.step(1), Error);
   });
 }
 

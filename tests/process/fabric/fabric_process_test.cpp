@@ -82,14 +82,16 @@ class FabricProcess : public testing::TestWithParam<std::string> {
   std::unique_ptr<net::Fabric> fabric_;
 };
 
-TEST_P(FabricProcess, KilledPeerIsLost) {
-  begin(Behaviour::Echo);
+TEST_P(FabricProcess, KilledPeerIsLostLongBeforeItsSilenceTells) {
+  begin(Behaviour::Echo, 60s);
   fabric_->start();
   ASSERT_TRUE(hears(1));
 
+  const auto before = Clock::now();
   kill_child();
 
   EXPECT_TRUE(loses(1));
+  EXPECT_LT(Clock::now() - before, 5s);
 }
 
 TEST_P(FabricProcess, RestartedPeerCanBeTalkedToAgain) {
@@ -121,7 +123,10 @@ TEST_P(FabricProcess, StoppedPeerIsLostInTimeAndLearnsThatItWas) {
   const auto before = Clock::now();
   kill(child_, SIGSTOP);
   ASSERT_TRUE(loses(1));
-  EXPECT_LE(Clock::now() - before, 3 * lost_after);
+  const std::chrono::duration<double, std::milli> took = Clock::now() - before;
+  std::cout << "lost " << took.count() << " ms after it stopped; lost_after is " << lost_after.count() << " ms\n";
+  RecordProperty("milliseconds", std::to_string(took.count()));
+  EXPECT_LE(took, 3 * lost_after);
   kill(child_, SIGCONT);
 
   EXPECT_TRUE(wait_until([](const Recorder& heard) { return heard.history().back().message.tag == i_lost_you; }));
@@ -280,6 +285,7 @@ TEST_P(FabricProcess, ThirtyTwoProcessesAreTogetherWithinASecondOfTheLastJoin) {
   const std::chrono::duration<double, std::milli> took = Clock::now() - before;
 
   std::cout << size << " processes together " << took.count() << " ms after the last one came\n";
+  RecordProperty("milliseconds", std::to_string(took.count()));
   EXPECT_LT(took, 3s);
   fabric_->start();
   EXPECT_TRUE(hears(size - 1)) << "each says that it is here";

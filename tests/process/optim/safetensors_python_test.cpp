@@ -3,44 +3,30 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <memory>
 #include <string>
 
 #include "optim/safetensors.h"
+#include "process/python_packages.h"
 
 namespace farad::optim {
 namespace {
 
-namespace fs = std::filesystem;
-
 class PythonsSafetensors : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    std::string pattern = (fs::temp_directory_path() / "farad-python-XXXXXX").string();
-    directory = mkdtemp(pattern.data());
-    const auto venv = directory + "/venv";
-    there_is = std::system(("(timeout 60 python3 -m venv " + venv + " && timeout 120 " + venv +
-                            "/bin/pip install --quiet safetensors numpy) > " + directory + "/log 2>&1")
-                               .c_str()) == 0;
-  }
-  static void TearDownTestSuite() { fs::remove_all(directory); }
+  static void SetUpTestSuite() { packages = std::make_unique<test::PythonPackages>("safetensors numpy"); }
+  static void TearDownTestSuite() { packages.reset(); }
   void SetUp() override {
-    if (!there_is) GTEST_SKIP() << "pip cannot install safetensors here: the library is not tried";
+    if (!packages->are_there()) GTEST_SKIP() << "pip cannot install safetensors here: the library is not tried";
   }
 
-  /// Runs a script in `directory`; true if it ended well.
   static bool python(const std::string& script) {
-    std::ofstream(directory + "/script.py") << "import numpy\nfrom safetensors.numpy import load_file, save_file\n"
-                                            << script;
-    return std::system(("cd " + directory + " && venv/bin/python script.py").c_str()) == 0;
+    return packages->run("import numpy\nfrom safetensors.numpy import load_file, save_file\n" + script);
   }
+  static std::string file(const std::string& name) { return packages->directory() + "/" + name; }
 
-  static inline std::string directory;
-  static inline bool there_is = false;
+  static inline std::unique_ptr<test::PythonPackages> packages;
 };
 
 TEST_F(PythonsSafetensors, ReadsOurFiles) {
@@ -48,7 +34,7 @@ TEST_F(PythonsSafetensors, ReadsOurFiles) {
   const NamedTensors tensors{{"weight", at::arange(6, at::kFloat).reshape({2, 3})},
                              {"steps", at::scalar_tensor(7, at::kLong)},
                              {"none", at::empty({0, 2}, at::kDouble)}};
-  ASSERT_TRUE(write_tensors(directory + "/ours.safetensors", tensors, mark).ok());
+  ASSERT_TRUE(write_tensors(file("ours.safetensors"), tensors, mark).ok());
   EXPECT_TRUE(python(R"(
 read = load_file("ours.safetensors")
 assert set(read) == {"weight", "steps", "none"}, read
@@ -64,7 +50,7 @@ save_file({"weight": numpy.arange(6, dtype=numpy.float64).reshape(2, 3), "flags"
           "theirs.safetensors", metadata={"format": "np"})
 )"));
   NamedTensors read;
-  const auto status = read_tensors(directory + "/theirs.safetensors", read);
+  const auto status = read_tensors(file("theirs.safetensors"), read);
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(read.size(), 2u);
   EXPECT_TRUE(at::equal(read.at("weight"), at::arange(6, at::kDouble).reshape({2, 3})));

@@ -1,6 +1,7 @@
 // What only a process of its own can do to its callers: die, stop, come back.
 
 #include <ATen/ops/ones.h>
+#include <farad/rref.h>
 #include <farad/worker.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,6 +18,7 @@
 #include "process/nursery.h"
 #include "process/rpc/member.h"
 #include "temporary_directory.h"
+#include "unit/net/rendezvous_support.h"
 
 namespace farad::test {
 namespace {
@@ -34,7 +36,16 @@ Future<int64_t> never() {
 }
 int64_t call_never(int to) { return Worker::current().rpc_sync<never>(to); }
 void take(const at::Tensor&) {}
+void ignore(const RRef<int64_t>&) {}
 int64_t call_process(int at) { return Worker::current().rpc_sync<process_here>(at); }
+RRef<int64_t>& kept() {
+  static RRef<int64_t> reference;
+  return reference;
+}
+void keep(RRef<int64_t> reference) { kept() = std::move(reference); }
+int64_t same(int64_t& value) { return value; }
+int64_t fetch_kept() { return kept().to_here(); }
+int64_t call_kept() { return kept().rpc_sync<same>(); }
 
 template <class E>
 std::string message_of(const std::function<void()>& act) {
@@ -52,11 +63,14 @@ class RpcProcess : public testing::TestWithParam<std::string> {
  protected:
   static constexpr auto lost_after = 1000ms;
 
-  explicit RpcProcess(int here = 0, std::chrono::milliseconds lost_after = RpcProcess::lost_after) : here_(here) {
+  explicit RpcProcess(int here = 0, std::chrono::milliseconds lost_after = RpcProcess::lost_after,
+                      std::string meeting = {})
+      : here_(here) {
     plan_.size = 3;
     plan_.lost_after_ms = static_cast<int>(lost_after.count());
     GetParam().copy(plan_.transport, sizeof plan_.transport - 1);
-    ("file://" + directory_.path() + "/meeting").copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
+    if (meeting.empty()) meeting = "file://" + directory_.path() + "/meeting";
+    meeting.copy(plan_.rendezvous, sizeof plan_.rendezvous - 1);
     for (int rank : elsewhere()) bear(rank);
     WorkerOptions options;
     options.rank = here;
@@ -118,18 +132,6 @@ class RpcProcess : public testing::TestWithParam<std::string> {
   std::unique_ptr<Worker> worker_;
 };
 
-TEST_P(RpcProcess, CallsInFlightFailWhenThePeerIsKilledAndOnlyThose) {
-  auto [doomed, safe] = calls_in_flight();
-
-  const auto before = Clock::now();
-  kill(1);
-
-  EXPECT_THAT(message_of<PeerLost>([&] { doomed.wait(); }), AllOf(HasSubstr("never"), HasSubstr("worker1")));
-  EXPECT_LE(Clock::now() - before, 3 * lost_after);
-  others_go_on(safe);
-  EXPECT_THROW(worker_->rpc_sync<process_here>("worker1"), PeerLost);
-}
-
 TEST_P(RpcProcess, CallsInFlightFailWhenThePeerStopsAndOnlyThose) {
   auto [doomed, safe] = calls_in_flight();
 
@@ -150,6 +152,24 @@ TEST_P(RpcProcess, LossSomewhereInAChainIsNamedAtItsBeginning) {
 
   EXPECT_THAT(message_of<RemoteError>([&] { reply.wait(); }),
               AllOf(HasSubstr("worker0 → worker2"), HasSubstr("PeerLost"), HasSubstr("to worker1")));
+}
+
+TEST_P(RpcProcess, ReferencesToAKilledOwnerAreLostAtTheMakerAndAtAThirdHolder) {
+  const auto made = worker_->remote<process_here>("worker1");
+  worker_->rpc_sync<keep>("worker2", made);
+  ASSERT_EQ(made.to_here(), children_[1]);
+  ASSERT_EQ(worker_->rpc_sync<fetch_kept>("worker2"), children_[1]);
+
+  kill(1);
+
+  const auto lost_there = AllOf(HasSubstr("worker2"), HasSubstr("PeerLost"), HasSubstr("worker1"));
+  for (int use = 0; use < 2; ++use) {
+    EXPECT_THAT(message_of<PeerLost>([&] { made.to_here(); }), HasSubstr("worker1"));
+    EXPECT_THAT(message_of<PeerLost>([&] { made.rpc_sync<same>(); }), HasSubstr("worker1"));
+    EXPECT_THAT(message_of<RemoteError>([&] { worker_->rpc_sync<fetch_kept>("worker2"); }), lost_there);
+    EXPECT_THAT(message_of<RemoteError>([&] { worker_->rpc_sync<call_kept>("worker2"); }), lost_there);
+  }
+  EXPECT_EQ(worker_->rpc_sync<process_here>("worker2"), children_[2]) << "which goes on";
 }
 
 TEST_P(RpcProcess, KilledMemberIsNamedByCloseOnEverySide) {
@@ -179,6 +199,51 @@ TEST_P(RpcProcess, RestartedMemberCanBeCalledAgainAndClosedWith) {
   EXPECT_EQ(end_of(2), 0);
 }
 
+/// Comes to a barrier until all others do, too.
+void meet() {
+  for (const auto deadline = Clock::now() + 30s;;) {
+    try {
+      return Worker::current().barrier();
+    } catch (const PeerLost&) {  // It may be back, and we have not heard of it yet.
+      if (Clock::now() > deadline) throw;
+    }
+  }
+}
+
+TEST_P(RpcProcess, RestartedMemberMeetsTheOthersAtTheirNextBarrier) {
+  const auto all_meet = [&] {
+    std::vector<Future<void>> all;
+    for (int rank : {0, 1, 2}) all.push_back(worker_->rpc_async<meet>(rank));
+    when_all(all).wait();
+  };
+  for (int before = 0; before < 2; ++before) all_meet();
+  kill(1);
+  bear(1);
+  ASSERT_EQ(call_restarted("worker1"), children_[1]);
+
+  for (int after = 0; after < 2; ++after) all_meet();
+
+  EXPECT_NO_THROW(worker_->close());
+}
+
+/// Silence says nothing here for a minute; only the end of a connection does.
+class RpcProcessOfLongSilence : public RpcProcess {
+ protected:
+  RpcProcessOfLongSilence() : RpcProcess(0, 60s) {}
+};
+
+TEST_P(RpcProcessOfLongSilence, CallsInFlightFailAtOnceWhenThePeerIsKilledAndOnlyThose) {
+  auto [doomed, safe] = calls_in_flight();
+
+  const auto before = Clock::now();
+  kill(1);
+
+  EXPECT_THAT(message_of<PeerLost>([&] { doomed.wait(); }), AllOf(HasSubstr("never"), HasSubstr("worker1")));
+  EXPECT_LE(Clock::now() - before, 5s);
+  others_go_on(safe);
+  EXPECT_THROW(worker_->rpc_sync<process_here>("worker1"), PeerLost);
+}
+
 /// Rank 0 in a process of its own, so that it can be killed.
 class RpcProcessBesideRankZero : public RpcProcess {
  protected:
@@ -203,6 +268,25 @@ TEST_P(RpcProcessBesideRankZero, OthersGoOnWhenRankZeroIsKilledAndTakeItBack) {
   EXPECT_EQ(end_of(1), 0);
 }
 
+/// The same where rank 0 holds the meeting, too.
+class RpcProcessWithoutItsMeeting : public RpcProcess {
+ protected:
+  RpcProcessWithoutItsMeeting()
+      : RpcProcess(2, RpcProcess::lost_after, "tcp://127.0.0.1:" + std::to_string(net::test::free_port())) {}
+};
+
+TEST_P(RpcProcessWithoutItsMeeting, OthersGoOnAndCloseWhenRankZeroIsKilled) {
+  ASSERT_EQ(worker_->rpc_sync<process_here>("worker0"), children_[0]);
+
+  kill(0);
+
+  EXPECT_THAT(message_of<PeerLost>([&] { worker_->rpc_sync<process_here>("worker0"); }), HasSubstr("worker0"));
+  EXPECT_EQ(worker_->rpc_sync<process_here>("worker1"), children_[1]);
+  EXPECT_EQ(worker_->rpc_sync<call_process>("worker1", here_), getpid());
+  EXPECT_THAT(message_of<PeerLost>([&] { worker_->close(); }), HasSubstr("worker0"));
+  EXPECT_EQ(end_of(1), 1) << "its close() threw PeerLost";
+}
+
 /// A member that stops is not given up.
 class RpcProcessOfPatience : public RpcProcess {
  protected:
@@ -222,7 +306,20 @@ TEST_P(RpcProcessOfPatience, TimeOfACallIsUpAlsoBeforeThereWasRoomToSendIt) {
   }
 }
 
+TEST_P(RpcProcessOfPatience, LendingWaitsForNobodyButTheFunction) {
+  const auto made = worker_->remote<process_here>("worker1");
+  ASSERT_EQ(made.to_here(), children_[1]);
+  ASSERT_EQ(worker_->rpc_sync<process_here>("worker2"), children_[2]);
+  ::kill(children_[1], SIGSTOP);  // The owner says nothing any more.
+
+  EXPECT_NO_THROW(worker_->with({.timeout = 20s}).rpc_sync<ignore>("worker2", made));
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, RpcProcessOfPatience, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Each, RpcProcessOfLongSilence, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Each, RpcProcessWithoutItsMeeting, testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Each, RpcProcessBesideRankZero, testing::Values("shm", "tcp"),
                          [](const auto& info) { return info.param; });

@@ -250,6 +250,25 @@ TEST(Spawn, WhatAMemberOfNoneWouldBeIsRefused) {
   EXPECT_THROW(spawn(0, [](Worker&) {}), Error);
 }
 
+/// Forks a child that calls spawn: 0 if that works, 1 if it is refused.
+int spawns_in_a_child() {
+  const pid_t child = fork();
+  if (child == 0) {
+    int code = 0;
+    try {
+      spawn(2, [](Worker& worker) { worker.barrier(); });
+    } catch (...) {
+      code = 1;
+    }
+    _exit(code);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Spawn, WorksInAProcessThatWasForkedOff) { EXPECT_EQ(spawns_in_a_child(), 0); }
+
 TEST(SpawnLast, IsRefusedOnceThereAreThreads) {
   std::atomic<bool> done{false};
   std::thread other([&] {
@@ -257,8 +276,10 @@ TEST(SpawnLast, IsRefusedOnceThereAreThreads) {
   });
   EXPECT_THAT(message_of<Error>([] { spawn(1, [](Worker&) {}); }),
               AllOf(HasSubstr("[spawn]"), HasSubstr("1 thread"), HasSubstr("spawn_threads")));
+  EXPECT_EQ(spawns_in_a_child(), 1) << "what the thread was at is half done in a child that has no thread";
   done = true;
   other.join();
+  EXPECT_EQ(spawns_in_a_child(), 0);
   EXPECT_NO_THROW(spawn(1, [](Worker&) {}));
 }
 

@@ -1,4 +1,5 @@
-// Under each policy, processes are killed at any instant: what is there is always what whole updates make.
+// Under each policy, processes are killed at any instant: what is there is always what whole updates make, each
+// worker's gradients in it once, as they were told of.
 
 #include <ATen/ATen.h>
 #include <farad/error.h>
@@ -19,6 +20,8 @@
 #include <vector>
 
 #include "process/nursery.h"
+#include "process/shared/ledger.h"
+#include "process/shared/replay.h"
 #include "suites/seeds.h"
 
 namespace farad::test {
@@ -37,6 +40,7 @@ constexpr int kills_of_a_seed = 20;
 struct Plan {
   char name[64] = {};
   bool manages = false;
+  Ledger::Place ledger;
 };
 
 Linear zeroed() {
@@ -55,16 +59,39 @@ Options options_of(Policy policy) {
           .average_every = steps_to_an_average};
 }
 
-/// Adds one to each element, over and over; the mean of ones is one, so each update adds one.
+/// Where each version is of a whole update, momentum keeps everything, so that moments that are torn or not undone show
+/// in all that follows.
+bool remembers(Policy policy) { return policy != Policy::Hogwild && policy != Policy::Averaged; }
+
+torch::optim::SGDOptions optimizer_of(Policy policy) {
+  return torch::optim::SGDOptions(1).momentum(remembers(policy) ? 1 : 0);
+}
+
+uint64_t begun_of(const Model& model) {
+  for (const auto& worker : model.stats().workers) {
+    if (worker.worker == model.worker()) return worker.begun;
+  }
+  return 0;
+}
+
+/// Over and over, by gradients that are others each time; under Hogwild, where elements may be lost, by minus one.
 void live(const Plan& plan) {
+  Ledger ledger(plan.ledger);
   auto module = zeroed();
-  auto model = Model::attach(plan.name, module, options_of(Policy::Locked));  // The policy is the segment's.
+  auto options = options_of(Policy::Locked);  // The policy is the segment's.
+  options.observer = [&](const shared::Update& update, const auto&) { ledger.note(update); };
+  auto model = Model::attach(plan.name, module, options);
+  const bool hogwild = model.policy() == Policy::Hogwild;
   const std::vector<at::Tensor> gradients{at::full({width, width}, -1.0, at::kDouble),
                                           at::full({width}, -1.0, at::kDouble)};
-  while (true) {
+  const int worker = model.worker();
+  for (uint64_t sequence = begun_of(model) + 1;; ++sequence) {
     try {
-      if (plan.manages) (void)model.manage(100ms);
-      if (!plan.manages) model.step(gradients);
+      while (plan.manages) (void)model.manage(100ms);
+      for (const auto& one : gradients) one.fill_(hogwild ? -1 : gradient_of(worker, sequence));
+      const auto update = model.step(gradients, samples_of(worker, sequence));
+      if (update.sequence != sequence) ledger.missing().fetch_add(1);
+      if (model.policy() == Policy::Locked || model.policy() == Policy::AllReduced) ledger.look_for(update);
     } catch (const PeerLost&) {  // That others are killed is what this is about.
     }
   }
@@ -80,14 +107,18 @@ class SharedKills : public testing::TestWithParam<Policy> {
   /// Several processes train a model; some of them are killed, and others take their places.
   void train_and_kill(uint64_t seed) {
     std::mt19937_64 random(seed);
+    const Ledger ledger;
+    Replay replay(ledger, GetParam() == Policy::Averaged ? Replay::Of::Copies : Replay::Of::Gradients);
     Plan plan;
+    plan.ledger = ledger.place();
     ("test-" + std::to_string(::getpid()) + "-" + std::to_string(seed)).copy(plan.name, sizeof plan.name - 1);
     auto module = zeroed();
-    auto model = Model::create(plan.name, module, torch::optim::SGDOptions(1), options_of(GetParam()));
+    auto model = Model::create(plan.name, module, optimizer_of(GetParam()), options_of(GetParam()));
     std::vector<pid_t> workers;
     for (const Plan& one : {plan, plan, managing(plan)}) {
       if (!one.manages || GetParam() == Policy::Managed) workers.push_back(Nursery::bear<live>(one));
     }
+    killed_ = 0;
     for (int kills = 0; kills < kills_of_a_seed && !HasFailure(); ++kills) {
       const uint64_t before = model.version();
       ASSERT_TRUE(wait_until([&] { return model.version() > before + 1; })) << "it hangs after kill " << kills;
@@ -97,14 +128,17 @@ class SharedKills : public testing::TestWithParam<Policy> {
       for (size_t i = 0; i < workers.size(); ++i) {
         if (!all && i != chosen) continue;
         Nursery::kill(workers[i]);
+        ++killed_;
         workers[i] = Nursery::bear<live>(i == 2 ? managing(plan) : plan);
       }
-      check(model);
+      check(model, replay);
     }
     for (const pid_t worker : workers) Nursery::kill(worker);
-    check(model);
+    killed_ += workers.size();
+    check(model, replay);
     const auto stats = model.stats();
-    check_counts(stats);
+    check_counts(stats, replay);
+    EXPECT_EQ(ledger.missing().load(), 0u) << "updates of which only those were told that they are of";
     caught_in_the_middle_ += stats.rolled_back + stats.cut_off;
     std::printf("seed %llu: %d times killed, %llu updates, %llu of them undone\n",
                 static_cast<unsigned long long>(seed), kills_of_a_seed, static_cast<unsigned long long>(stats.version),
@@ -126,9 +160,8 @@ class SharedKills : public testing::TestWithParam<Policy> {
     return false;
   }
 
-  void check(Model& model) {
+  void check(Model& model, Replay& replay) {
     const auto snapshot = model.snapshot();
-    const auto version = static_cast<double>(snapshot.version);
     const auto first = snapshot.tensors[0].second.flatten()[0].item<double>();
     uint64_t begun = 0;
     for (const auto& worker : model.stats().workers) begun += worker.begun;
@@ -140,17 +173,26 @@ class SharedKills : public testing::TestWithParam<Policy> {
       }
       EXPECT_TRUE(at::all(values == first).item<bool>()) << name << " is torn at version " << snapshot.version;
     }
-    if (GetParam() == Policy::Averaged) {  // Who joins while others train has a copy that is behind.
-      EXPECT_LE(first, steps_to_an_average * version);
-      EXPECT_GE(first, last_average_ == 0 ? 0 : 1);
-      last_average_ = first;
-    } else if (GetParam() != Policy::Hogwild) {
-      EXPECT_EQ(first, version);
+    if (GetParam() == Policy::Hogwild) return;
+    EXPECT_EQ(replay.follow(snapshot.version), "");
+    if (!replay.reached(snapshot.version)) return;
+    if (GetParam() == Policy::Averaged) {
+      EXPECT_NEAR(first, replay.value(), 1e-9 * replay.value()) << "at version " << snapshot.version;
+    } else {
+      EXPECT_EQ(first, replay.value()) << "at version " << snapshot.version;
     }
   }
 
-  void check_counts(const shared::Stats& stats) {
+  void check_counts(const shared::Stats& stats, const Replay& replay) {
     uint64_t applied = 0;
+    if (GetParam() !=
+        Policy::Hogwild) {  // Who is killed loses the one that it was at, or its steps to the next average.
+      EXPECT_LE(stats.lost, killed_ * (GetParam() == Policy::Averaged ? steps_to_an_average : 1));
+    }
+    for (const auto& worker : stats.workers) {
+      if (GetParam() == Policy::Hogwild || !replay.reached(stats.version)) break;
+      EXPECT_EQ(worker.applied, replay.applied(worker.worker)) << "worker " << worker.worker;
+    }
     for (const auto& worker : stats.workers) {
       EXPECT_LE(worker.applied + worker.rejected, worker.begun) << "worker " << worker.worker << " was counted twice";
       applied += worker.applied;
@@ -165,7 +207,7 @@ class SharedKills : public testing::TestWithParam<Policy> {
     }
   }
 
-  double last_average_ = 0;
+  uint64_t killed_ = 0;
 };
 
 TEST_P(SharedKills, LeaveOnlyWhatWholeUpdatesMakeAndHangNobody) {

@@ -117,6 +117,17 @@ TEST_F(SharedProcess, HogwildCountsEachUpdateWhateverItsElementsLose) {
   const auto stats = model.stats();
   EXPECT_EQ(stats.version, 1'500u);
   EXPECT_EQ(stats.cut_off, 0u);
+  EXPECT_EQ(stats.rejected + stats.lost + stats.waiting, 0u);
+  // Who ends may leave its seat to one that comes later, so they need not sit on three.
+  uint64_t begun = 0, applied = 0;
+  for (const auto& worker : stats.workers) {
+    EXPECT_EQ(worker.applied % static_cast<uint64_t>(how.steps), 0u) << "worker " << worker.worker;
+    EXPECT_EQ(worker.applied, worker.begun) << "worker " << worker.worker;
+    begun += worker.begun;
+    applied += worker.applied;
+  }
+  EXPECT_EQ(begun, 1'500u);
+  EXPECT_EQ(applied, 1'500u);
   EXPECT_LE(model.snapshot().tensors[0].second.max().item<float>(), 1'500.0f);
 }
 

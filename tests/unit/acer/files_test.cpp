@@ -15,7 +15,6 @@
 #include <sstream>
 
 #include "acer/best.h"
-#include "acer/checkpoint.h"
 #include "acer/environments/registry.h"
 #include "acer/event_file.h"
 #include "acer/metrics.h"
@@ -23,6 +22,7 @@
 #include "acer/shared_parameters.h"
 #include "temporary_directory.h"
 #include "unit/acer/program.h"
+#include "unit/shared/models.h"
 
 namespace farad::acer {
 namespace {
@@ -163,6 +163,23 @@ TEST(Metrics, RatesAreOfWhatWorkersComputeSinceTheyWentOn) {
   EXPECT_EQ(value_of(row, "updates"), 0);  // The model has seen none of them.
 }
 
+TEST(Metrics, TellHowManyUpdatesWereLostAndRejected) {
+  Settings settings;
+  settings.hidden = {2};
+  const auto name = "metrics-test-" + std::to_string(::getpid());
+  SharedModel shared(name, {1, {2}, 2}, settings);
+  const auto board = std::make_unique<Board>();
+  Metrics metrics(*board, 2, 100, 4);
+  // As workers that have ended would have left it.
+  const auto segment = shared::segment_of(name);
+  auto& seat = segment->header().seats[0];
+  seat.begun.fetch_add(5);
+  seat.rejected.fetch_add(2);
+  const auto row = metrics.row(*board, shared.model, 1);
+  EXPECT_EQ(value_of(row, "rejected"), 2);
+  EXPECT_EQ(value_of(row, "lost"), 3);
+}
+
 // --- Plots ---
 
 TEST(Plot, TheInterquartileMeanIsOfTheMiddleHalf) {
@@ -183,110 +200,17 @@ TEST(Plot, SeveralRunsAreOneCurveWithABand) {
   EXPECT_THAT(svg, HasSubstr("return &lt;x>"));
 }
 
-// --- Runs that can be gone on with, and made again ---
+// --- What a run leaves ---
 
-Run acer(std::vector<std::string> options) {
-  options.insert(options.begin(), FARAD_ACER);
-  return run(std::move(options));
-}
-
-/// Every file of the model's checkpoint.
-std::map<std::string, std::string> model_of(const std::string& out) {
-  std::map<std::string, std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(out + "/checkpoint/model")) {
-    if (!entry.is_regular_file()) continue;
-    std::ifstream in(entry.path(), std::ios::binary);
-    std::ostringstream all;
-    all << in.rdbuf();
-    files[entry.path().filename()] = all.str();
-  }
-  EXPECT_FALSE(files.empty());
-  return files;
-}
-
-TEST(Checkpoint, OneWorkerGoesOnToTheBit) {
-  TemporaryDirectory whole, halves;
-  const auto train = [](const char* steps, const std::string& out, bool resume) {
-    std::vector<std::string> options{"--workers", "1", "--steps", steps, "--replay-start", "300", "--out", out};
-    if (resume) options.push_back("--resume");
-    const auto done = acer(options);
-    ASSERT_EQ(done.code, 0) << done.said;
-  };
-  train("2000", whole.path(), false);
-  train("900", halves.path(), false);
-  EXPECT_NE(model_of(halves.path()), model_of(whole.path()));
-  train("2000", halves.path(), true);
-  EXPECT_EQ(model_of(halves.path()), model_of(whole.path()));
-  EXPECT_EQ(column(halves.file("metrics.csv"), "steps").back(), column(whole.file("metrics.csv"), "steps").back());
-}
-
-TEST(Checkpoint, AMissingPartIsToldOrEndsWhatGoesOnToTheBit) {
-  for (const int workers : {1, 2}) {
-    TemporaryDirectory directory;
-    const auto train = [&](const char* steps, std::vector<std::string> more) {
-      more.insert(more.begin(), {"--workers", std::to_string(workers), "--env", "Catch", "--steps", steps,
-                                 "--replay-start", "300", "--evaluate-every", "0", "--out", directory.path()});
-      return acer(std::move(more));
-    };
-    const auto begun = train("600", {});
-    ASSERT_EQ(begun.code, 0) << begun.said;
-    const auto part = Checkpoint::worker(directory.file("checkpoint"), workers - 1);
-    ASSERT_TRUE(std::filesystem::remove(part));
-    const auto resumed = train("900", {"--resume"});
-    EXPECT_EQ(resumed.code, workers == 1 ? 1 : 0) << resumed.said;
-    EXPECT_THAT(resumed.said, HasSubstr(part + " is missing"));
-  }
-}
-
-TEST(Schedule, AnAsynchronousRunIsMadeAgainToTheBit) {
+TEST(CsvFile, GoesOnOnlyWithTheColumnsThatItHas) {
   TemporaryDirectory directory;
-  const std::vector<std::string> options{"--workers", "3", "--steps", "1500", "--replay-start", "300", "--seed", "5"};
-  auto train = options, replay = options;
-  train.insert(train.end(), {"--checkpoint-every", "500", "--out", directory.path()});
-  const auto done = acer(train);
-  ASSERT_EQ(done.code, 0) << done.said;
-  replay.insert(replay.end(), {"--replay-schedule", directory.path()});
-  const auto again = acer(replay);
-  EXPECT_EQ(again.code, 0) << again.said;
-  EXPECT_THAT(again.said, HasSubstr("equal to the bit"));
-  replay[replay.size() - 3] = "6";  // another seed
-  EXPECT_THAT(acer(replay).said, HasSubstr("values differ"));
-}
-
-TEST(AllReduced, ASeedDecidesEverything) {
-  TemporaryDirectory one, other;
-  for (const auto& out : {one.path(), other.path()}) {
-    const auto done =
-        acer({"--workers", "2", "--steps", "1200", "--replay-start", "300", "--policy", "allreduced", "--out", out});
-    ASSERT_EQ(done.code, 0) << done.said;
-  }
-  EXPECT_EQ(model_of(one.path()), model_of(other.path()));
-}
-
-TEST(AllReduced, ARunThatWasKilledGoesOnFromItsLastCheckpointToTheBit) {
-  TemporaryDirectory whole, halves;
-  const std::vector<std::string> options{"--workers", "2",          "--replay-start",   "300",
-                                         "--policy",  "allreduced", "--evaluate-every", "0"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), options.begin(), options.end());
-    return more;
-  };
-  {
-    auto all = with({"--steps", "100000000", "--checkpoint-every", "1000", "--out", halves.path()});
-    all.insert(all.begin(), FARAD_ACER);
-    Program program(std::move(all));
-    ASSERT_TRUE(program.hear("saved at")) << program.said();
-  }  // It is killed.
-  const auto board = std::make_unique<Board>();
-  load_counts(Checkpoint::counts(Checkpoint(halves.path()).last()), *board, 2);
-  ASSERT_GT(board->steps, 0);
-  const auto steps = std::to_string(board->steps + 3000);
-  const auto resumed = acer(with({"--steps", steps, "--resume", "--out", halves.path()}));
-  ASSERT_EQ(resumed.code, 0) << resumed.said;
-  EXPECT_THAT(resumed.said, HasSubstr("goes on after " + std::to_string(board->steps) + " steps"));
-  const auto done = acer(with({"--steps", steps, "--out", whole.path()}));
-  ASSERT_EQ(done.code, 0) << done.said;
-  EXPECT_EQ(model_of(halves.path()), model_of(whole.path()));
+  const auto path = directory.file("rows.csv");
+  CsvFile(path, false).write({{"steps", 1}, {"updates", 2}});
+  CsvFile(path, true).write({{"steps", 3}, {"updates", 4}});
+  EXPECT_EQ(column(path, "updates"), (std::vector<double>{2, 4}));
+  CsvFile other(path, true);
+  EXPECT_THROW(other.write({{"steps", 5}, {"lost", 0}, {"updates", 6}}), Error);
+  EXPECT_EQ(column(path, "updates"), (std::vector<double>{2, 4}));
 }
 
 TEST(BestPolicy, IsTheOneThatWasEvaluatedBest) {

@@ -80,6 +80,11 @@ Run run(std::vector<std::string> arguments) {
   return {code, program.said()};
 }
 
+Run acer(std::vector<std::string> options) {
+  options.insert(options.begin(), FARAD_ACER);
+  return run(std::move(options));
+}
+
 std::vector<double> column(const std::string& path, const std::string& name) {
   std::ifstream in(path);
   std::string line, cell;

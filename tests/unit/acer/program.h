@@ -43,6 +43,9 @@ struct Run {
 };
 Run run(std::vector<std::string> arguments);
 
+/// Runs farad acer to its end.
+Run acer(std::vector<std::string> options);
+
 /// A column of a CSV file, without the cells that are empty.
 std::vector<double> column(const std::string& path, const std::string& name);
 

@@ -1,33 +1,31 @@
-#include <ATen/ops/cat.h>
 #include <ATen/ops/full_like.h>
 #include <c10/core/GradMode.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
-#include "acer/actor_learner.h"
-#include "acer/checkpoint.h"
-#include "acer/environments/registry.h"
 #include "acer/faulty_parameters.h"
 #include "acer/network.h"
 #include "acer/replay.h"
+#include "acer/worker_process.h"
 
 namespace farad::acer {
 namespace {
 
 // --- Replay ---
 
-/// Steps with their number as observation; episodes of `length` steps, of which every other one is cut off.
-Replay numbered(int64_t capacity, int64_t steps, int64_t length) {
-  Replay replay(capacity, 1, 2);
-  for (int64_t i = 0; i < steps; ++i) {
+/// Adds steps with their number as observation, in episodes of `length` steps, of which every other one is cut off.
+void add_numbered(Replay& replay, int64_t begin, int64_t end, int64_t length) {
+  for (int64_t i = begin; i < end; ++i) {
     const bool over = (i + 1) % length == 0, terminated = over && (i / length) % 2 == 0;
     const float seen = static_cast<float>(i), after = seen + 0.5f;
     replay.add({&seen, 1}, {i % 2}, std::vector<float>{0.25f, 0.75f},
                {.reward = static_cast<double>(i), .terminated = terminated, .truncated = over && !terminated},
                {&after, 1});
   }
+}
+
+Replay numbered(int64_t capacity, int64_t steps, int64_t length) {
+  Replay replay(capacity, 1, 2);
+  add_numbered(replay, 0, steps, length);
   return replay;
 }
 
@@ -57,6 +55,32 @@ TEST(Replay, WindowsAreStepsThatFollowEachOtherInOneEpisode) {
   }
 }
 
+/// The windows that end with the step 9, after which an episode was cut off, and in which all others are in one piece.
+std::vector<Window> windows_to_step_9(int64_t length) {
+  auto replay = numbered(100, 10, length);
+  replay.cut_off();
+  add_numbered(replay, 10, 20, 100);
+  Random random(3);
+  Batch batch(1, 2);
+  std::vector<Window> found;
+  for (int i = 0; i < 500; ++i) {
+    batch.clear();
+    replay.draw(5, random, batch);
+    const auto last = static_cast<int64_t>(batch.observations().back());
+    EXPECT_FALSE(batch.observations().front() < 10 && last >= 10) << "a window over two episodes";
+    if (last != 9) continue;
+    EXPECT_EQ(batch.afters()[0], 9.5f);
+    found.push_back(batch.windows().at(0));
+  }
+  EXPECT_GT(found.size(), 50);
+  return found;
+}
+
+TEST(Replay, WhatIsCutOffEndsThereAndKeepsItsValue) {
+  for (const auto& window : windows_to_step_9(100)) EXPECT_EQ(window.ending, Ending::Cut);
+  for (const auto& window : windows_to_step_9(10)) EXPECT_EQ(window.ending, Ending::Terminated);  // It was over before.
+}
+
 TEST(Replay, BeginsAtEveryStepEquallyOftenTheLastOfEpisodesIncluded) {
   constexpr int64_t steps = 50, draws = 50'000;
   const auto replay = numbered(steps, 130, 9);
@@ -76,94 +100,39 @@ TEST(Replay, BeginsAtEveryStepEquallyOftenTheLastOfEpisodesIncluded) {
   EXPECT_LT(chi_squared, 86);  // 49 degrees of freedom: exceeded with a probability of 1e-3
 }
 
-// --- One worker ---
+// --- The end ---
 
-/// Plain SGD in this process.
-class LocalParameters final : public Parameters {
- public:
-  explicit LocalParameters(const Settings& settings)
-      : network_(make_network(settings.shape(make_environment(settings.environment)->spec()), Random(5))) {}
-
-  void pull(Module& network, Module& average) override {
-    const c10::NoGradGuard no_grad;
-    const auto values = network_->parameters();
-    for (auto* to : {&network, &average}) {
-      const auto there = to->parameters();
-      for (size_t i = 0; i < values.size(); ++i) there[i].copy_(values[i]);
-    }
-  }
-  shared::Update step(const Module& network, int64_t) override {
-    const c10::NoGradGuard no_grad;
-    const auto values = network_->parameters(), by = network.parameters();
-    for (size_t i = 0; i < values.size(); ++i) values[i].sub_(by[i].grad(), 0.01);
-    ++version_;
-    return {0, version_, version_ - 1, version_};
-  }
-  void become(const LocalParameters& other) {
-    const c10::NoGradGuard no_grad;
-    const auto values = network_->parameters(), there = other.network_->parameters();
-    for (size_t i = 0; i < values.size(); ++i) values[i].copy_(there[i]);
-    version_ = other.version_;
-  }
-  at::Tensor values() const {
-    std::vector<at::Tensor> parts;
-    for (const auto& parameter : network_->parameters()) parts.push_back(parameter.detach().flatten());
-    return at::cat(parts);
-  }
-
- private:
-  std::shared_ptr<Module> network_;
-  uint64_t version_ = 0;
-};
-
-Settings small() {
+TEST(AllReduced, AllEndAtTheVersionAfterTheLastOneHasMadeItsShare) {
   Settings settings;
-  settings.hidden = {16};
-  settings.replay_start = 100;
-  settings.replay_capacity = 400;
-  settings.workers = 1;
-  return settings;
+  settings.policy = shared::Policy::AllReduced;
+  settings.workers = 2;
+  settings.steps = 100;
+  const auto board = std::make_unique<Board>();
+  auto &one = board->tallies[0], &other = board->tallies[1];
+  one.steps = 60;
+  other.steps = 40;
+  EXPECT_FALSE(is_done(settings, *board, one, 7));
+  EXPECT_FALSE(is_done(settings, *board, other, 7));
+  other.steps = 55;
+  EXPECT_FALSE(is_done(settings, *board, other, 8));
+  EXPECT_FALSE(is_done(settings, *board, one, 8));
+  EXPECT_TRUE(is_done(settings, *board, one, 9));
+  EXPECT_TRUE(is_done(settings, *board, other, 9));
 }
 
-TEST(ActorLearner, IsOnPolicyWhereItSaysSoAndReplaysAsOftenAsItShould) {
-  const auto settings = small();
-  LocalParameters parameters(settings);
-  const auto tally = std::make_unique<Tally>();
-  auto no_replay = settings;
-  no_replay.replay_ratio = 0;
-  ActorLearner learner(no_replay, parameters, *tally, 0, 0);
-  for (int i = 0; i < 50; ++i) learner.turn();
-  const auto sums = tally->measures();
-  const auto of = [&](Measure measure) { return sums[static_cast<size_t>(measure)]; };
-  EXPECT_NEAR(of(Measure::Ratio) / of(Measure::Steps), 1, 1e-6);
-  EXPECT_LT(tally->largest_ratio, 1 + 1e-5);
-  EXPECT_EQ(of(Measure::CorrectionLoss), 0);
-
-  const auto another = std::make_unique<Tally>();
-  ActorLearner replaying(settings, parameters, *another, 1, 0);
-  while (another->steps < settings.replay_start) replaying.turn();
-  const int64_t before = another->on_policy;
-  for (int i = 0; i < 500; ++i) replaying.turn();
-  const double ratio = static_cast<double>(another->off_policy) / static_cast<double>(another->on_policy - before);
-  EXPECT_NEAR(ratio, 4, 0.4);
-}
-
-TEST(ActorLearner, GoesOnFromWhatItSavedToTheBit) {
-  const auto settings = small();
-  const auto tally = std::make_unique<Tally>();
-  LocalParameters parameters(settings);
-  ActorLearner learner(settings, parameters, *tally, 0, 0);
-  for (int i = 0; i < 40; ++i) learner.turn();
-  std::stringstream saved;
-  learner.save(saved);
-  LocalParameters copy(settings);
-  copy.become(parameters);
-  ActorLearner resumed(settings, copy, *tally, 0, 0);
-  resumed.load(saved);
-  for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(learner.turn(), resumed.turn());
+TEST(AllReduced, TheEndComesIfTheLastOneToFinishIsKilledBeforeItSaysWhichItIs) {
+  Settings settings;
+  settings.policy = shared::Policy::AllReduced;
+  settings.workers = 2;
+  settings.steps = 100;
+  const auto board = std::make_unique<Board>();
+  for (auto* tally : {&board->tallies[0], &board->tallies[1]}) {
+    tally->steps = 50;
+    tally->finished = true;
   }
-  EXPECT_TRUE(parameters.values().equal(copy.values()));
+  EXPECT_FALSE(is_done(settings, *board, board->tallies[0], 8));
+  EXPECT_TRUE(is_done(settings, *board, board->tallies[0], 9));
+  EXPECT_TRUE(is_done(settings, *board, board->tallies[1], 9));
 }
 
 // --- Defects to train with ---
@@ -190,7 +159,7 @@ Seen seen_with(Fault fault, double largest_gradient) {
    private:
     int pulls_ = 0;
   };
-  Settings settings = small();
+  Settings settings;
   settings.inject = fault;
   settings.rules.largest_gradient = largest_gradient;
   Counting sound;

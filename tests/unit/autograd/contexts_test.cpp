@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace farad::autograd {
@@ -69,6 +70,11 @@ class Network {
   /// Nobody is reached there: not even a connection can be lost.
   void make_unreachable(uint16_t rank) { unreachable_.insert(rank); }
   size_t on_its_way() const { return mail_.size(); }
+  /// What workers leave for later is done by do_what_is_left() from now on, not at once.
+  void leave_for_later() { later_comes_ = false; }
+  void do_what_is_left() {
+    for (const auto& task : std::exchange(left_, {})) task();
+  }
 
  private:
   struct Mail {
@@ -86,7 +92,7 @@ class Network {
       mail_.push_back({rank, to.value, std::move(body)});
       return true;
     };
-    services.later = [](const std::function<void()>& task) { task(); };
+    services.later = [this](const std::function<void()>& task) { later_comes_ ? task() : left_.push_back(task); };
     services.perform = [](const std::shared_ptr<LocalContext>&, const LocalContext::Work&) {};
     workers_[rank] = std::make_unique<Contexts>(std::move(group), birth, std::move(services));
   }
@@ -97,6 +103,8 @@ class Network {
 
   std::map<uint16_t, std::unique_ptr<Contexts>> workers_;
   std::deque<Mail> mail_;
+  std::vector<std::function<void()>> left_;
+  bool later_comes_ = true;
   std::set<uint16_t> dead_, unreachable_;
   Incarnation life_{1};
 };
@@ -123,6 +131,79 @@ TEST(Contexts, EndAgainIfALateMessageBringsThemBack) {
   EXPECT_NE(network.meet(id, 0, 1), nullptr);  // The other cannot know.
   network.deliver();
   EXPECT_FALSE(network.has(1, id));
+}
+
+TEST(Contexts, AreNotMadeAgainByALateMessageWhereTheirEndWasHeard) {
+  Network network(2);
+  const auto id = network.at(0).make()->id();
+  network.meet(id, 0, 1);
+  network.deliver();
+  network.at(0).release(id);
+  network.deliver();
+
+  EXPECT_EQ(network.meet(id, 0, 1), nullptr);
+  EXPECT_FALSE(network.has(1, id));
+  EXPECT_EQ(network.on_its_way(), 0U);  // Nobody has to be asked.
+}
+
+TEST(Contexts, EndAgainAlsoWhereTheirEndIsForgottenBecauseOfManyOthers) {
+  Network network(2);
+  std::vector<ContextId> ids;
+  for (size_t i = 0; i <= EndedContexts::most; i++) {
+    ids.push_back(network.at(0).make()->id());
+    network.meet(ids.back(), 0, 1);
+    network.deliver();
+    network.at(0).release(ids.back());
+    network.deliver();
+  }
+  for (size_t i = 1; i < ids.size(); i++) EXPECT_EQ(network.meet(ids[i], 0, 1), nullptr) << i;
+
+  EXPECT_NE(network.meet(ids.front(), 0, 1), nullptr);
+  network.deliver();
+  EXPECT_FALSE(network.has(1, ids.front()));
+}
+
+TEST(Contexts, TellOfManyEndsInOneMessageForEachWorker) {
+  Network network(3);
+  network.leave_for_later();
+  std::vector<ContextId> ids;
+  for (int i = 0; i < 10; i++) {
+    ids.push_back(network.at(0).make()->id());
+    for (const uint16_t worker : {1, 2}) network.meet(ids.back(), 0, worker);
+  }
+  network.do_what_is_left();
+  EXPECT_EQ(network.on_its_way(), 2U);  // Who has them, from each.
+  network.deliver();
+
+  for (const auto id : ids) network.at(0).release(id);
+  EXPECT_EQ(network.on_its_way(), 0U);  // Whoever ends one does not send.
+  network.do_what_is_left();
+  EXPECT_EQ(network.on_its_way(), 2U);
+  network.deliver();
+  for (const auto id : ids) EXPECT_FALSE(network.has(1, id) || network.has(2, id));
+}
+
+TEST(Contexts, TellOfTheirEndsAtOnceWhenTheseAreManyForOneWorker) {
+  Network network(2);
+  std::vector<ContextId> ids;
+  for (size_t i = 0; i < Contexts::many; i++) {
+    ids.push_back(network.at(0).make()->id());
+    network.meet(ids.back(), 0, 1);
+  }
+  network.deliver();
+  network.leave_for_later();
+
+  const auto last = ids.back();
+  ids.pop_back();
+  for (const auto id : ids) network.at(0).release(id);
+  EXPECT_EQ(network.on_its_way(), 0U);
+  network.at(0).release(last);
+  EXPECT_EQ(network.on_its_way(), 1U);
+  network.do_what_is_left();
+  EXPECT_EQ(network.on_its_way(), 1U);  // Nothing is told twice.
+  network.deliver();
+  for (const auto id : ids) EXPECT_FALSE(network.has(1, id));
+  EXPECT_FALSE(network.has(1, last));
 }
 
 TEST(Contexts, AreNeverMadeAgainByTheirMaker) {

@@ -59,12 +59,13 @@ TEST(EngineScan, RecvsThatNothingLeadsToAreUnreached) {
   auto used = compat::make_node<RecvNode>(passage(1, 3));
   auto y = received(used, {2}) * leaf({2});
   Plan plan;
-  const Crossing gone{.node = no_node, .pair = PairId(9), .peer = base::Rank(2), .tensors = 4};
+  const Crossing gone{.node = no_node, .pair = PairId(9), .peer = base::Rank(2), .tensors = 4, .gradient = true};
   const Crossing known{.node = no_node, .pair = PairId(1), .peer = base::Rank(3), .tensors = 1};
   ASSERT_TRUE(scan({.context = context, .roots = {gradient_edge(y)}, .recvs = {gone, known}}, plan).ok());
   ASSERT_EQ(plan.topology.unreached.size(), 1u);
   EXPECT_EQ(plan.topology.unreached[0].pair, PairId(9));
   EXPECT_EQ(plan.topology.unreached[0].tensors, 4u);
+  EXPECT_TRUE(plan.topology.unreached[0].gradient);
 }
 
 TEST(EngineScan, ACallOfAnotherContextIsAnErrorThatNamesBoth) {

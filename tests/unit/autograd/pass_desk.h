@@ -37,7 +37,9 @@ class Shape {
     topology_->recvs.push_back({index, pair(id), rank(from), tensors});
     return index;
   }
-  void unreached(uint64_t id, int from) { topology_->unreached.push_back({no_node, pair(id), rank(from), 1}); }
+  void unreached(uint64_t id, int from, bool gradient = false) {
+    topology_->unreached.push_back({no_node, pair(id), rank(from), 1, gradient});
+  }
 
   std::shared_ptr<const Topology> topology() const { return topology_; }
   Snapshot snapshot(std::vector<Link> roots = {}, std::initializer_list<int> peers = {},

@@ -103,11 +103,50 @@ TEST(PassEndings, APeerLostWhileTheSnapshotIsScannedAbortsIt) {
   EXPECT_THAT(desk.sent(PassKind::Start), IsEmpty());
 }
 
+/// Worker 1 has forgotten what it sent, because its connection to worker 2 broke; that one has a gradient for it.
+TEST(PassEndings, AGradientForWhatOneThatIsDoneHasForgottenIsLeftToTheRoot) {
+  DoneDesk desk;
+  desk.hear(2, desk.grads(of_zero, 5, {TensorState::Tensor}));
+  EXPECT_THAT(desk.out.endings, IsEmpty()) << "the root may have committed";
+  ASSERT_THAT(desk.sent(PassKind::Fail), ElementsAre(0));
+  EXPECT_THAT(desk.first(PassKind::Fail)->failure.what, HasSubstr("call 5"));
+}
+
+TEST(PassEndings, TheRootDoesNotCommitWhereMoreGradientsWereSentThanTaken) {
+  for (const bool taken : {true, false}) {
+    Desk desk(0);
+    const auto pass = desk.passes.begin(false, {}, desk.out);
+    desk.passes.scanned(pass, Shape().snapshot({}, {1, 2}), desk.out);
+    auto one = desk.message(PassKind::Done, pass), two = one;
+    one.peers = two.peers = {rank(0), rank(1), rank(2)};
+    one.channels = {{rank(2), 0, taken ? 1U : 0U}};
+    two.channels = {{rank(1), 1, 0}};
+    desk.hear(2, two);
+    desk.hear(1, one);
+    ASSERT_EQ(desk.out.endings.size(), 1U);
+    EXPECT_EQ(desk.out.endings[0].committed, taken);
+    if (taken) continue;
+    EXPECT_EQ(desk.out.endings[0].failure.code, base::Code::PeerLost);
+    EXPECT_THAT(desk.sent(PassKind::Abort), ElementsAre(1, 2));
+  }
+}
+
 TEST(PassEndings, OneThatIsDoneAsksTheRootToAbort) {
   DoneDesk desk;
   desk.passes.on_lost(rank(2), desk.out);
   EXPECT_THAT(desk.out.endings, IsEmpty()) << "the root may have committed";
   EXPECT_THAT(desk.sent(PassKind::Fail), ElementsAre(0));
+}
+
+/// It may never have had to do with the orphan, and wait for it.
+TEST(PassEndings, OneThatIsDoneTellsTheRootOfAnOrphan) {
+  DoneDesk desk;
+  auto ask = desk.message(PassKind::Ask, of_zero);
+  ask.orphaned = true;
+  desk.hear(2, ask);
+  EXPECT_THAT(desk.sent(PassKind::Over), IsEmpty()) << "the root may have committed";
+  ASSERT_THAT(desk.sent(PassKind::Fail), ElementsAre(0));
+  EXPECT_EQ(desk.first(PassKind::Fail)->failure.culprit, rank(2));
 }
 
 TEST(PassEndings, AnOrphanAsksEverybodyAndCommitsIfOneHasSeenCommit) {

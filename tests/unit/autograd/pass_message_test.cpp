@@ -29,6 +29,7 @@ PassMessage sample(PassKind kind) {
     case PassKind::Done:
       message.peers = {base::Rank(0), base::Rank(65535)};
       message.left_out = {base::Rank(7)};
+      message.channels = {{base::Rank(7), 1, 2, 0, 0}};
       break;
     case PassKind::Report:
       message.number = 12;
@@ -80,6 +81,7 @@ TEST(PassMessages, EveryKindComesBackAsItWent) {
     EXPECT_EQ(back.pass, sample(kind).pass);
     EXPECT_EQ(back.failure.what, sample(kind).failure.what);
     EXPECT_EQ(back.peers, sample(kind).peers);
+    EXPECT_EQ(back.channels.size(), sample(kind).channels.size());
     EXPECT_EQ(back.states, sample(kind).states);
   }
 }

@@ -246,5 +246,20 @@ TEST(PassRules, FastFailsAtOnceWhereACallIsNotUsedAndNamesIt) {
   EXPECT_THAT(desk.out.endings[0].failure.what, HasSubstr("call 5"));
 }
 
+TEST(PassRules, FastAnswersAGradientOfAnEarlierPassWithNullWhereItIsNotUsed) {
+  Desk desk(1);
+  Middle middle;
+  middle.shape.unreached(5, 3, /*gradient=*/true);
+  auto grads = desk.grads(of_zero, 2, {tensor});
+  grads.fast = grads.opens = true;
+  desk.hear(2, grads);
+  desk.passes.scanned(of_zero, middle.shape.snapshot(), desk.out);
+  EXPECT_THAT(desk.out.endings, IsEmpty());
+  ASSERT_THAT(desk.sent(PassKind::Grads), ElementsAre(3));
+  EXPECT_EQ(desk.first(PassKind::Grads)->answers[0].pair, pair(5));
+  EXPECT_EQ(desk.first(PassKind::Grads)->answers[0].tensors, 0U);
+  EXPECT_EQ(desk.run(of_zero).size(), 3U);
+}
+
 }  // namespace
 }  // namespace farad::autograd::test

@@ -186,6 +186,46 @@ TEST(Future, CancellingWhatComesAfterThenReachesTheOrigin) {
   EXPECT_TRUE(told);
 }
 
+TEST(Future, CancellingWhatComesAfterThenReachesTheFutureThatItReturned) {
+  Promise<int> first, second;
+  bool told = false;
+  second.on_cancel([&] { told = true; });
+  auto next = first.future().then([&](int) { return second.future(); });
+  first.set_value(1);
+  next.cancel();
+  EXPECT_TRUE(told);
+  EXPECT_THROW(second.future().wait(), Cancelled);
+}
+
+TEST(Future, WhatIsToStopOneThatIsCancelledAlreadyDoesSoAtOnce) {
+  Promise<int> follower, followed;
+  follower.future().cancel();
+  bool told = false;
+  followed.on_cancel([&] { told = true; });
+  follower.follow(followed.future());
+  EXPECT_TRUE(told);
+
+  Promise<int> ready, other;
+  ready.set_value(1);
+  ready.follow(other.future());
+  EXPECT_FALSE(other.future().ready()) << "nobody has cancelled anything";
+}
+
+TEST(Future, APromiseThatDidNotAskIsLeftToTheOthersThatWaitForIt) {
+  Promise<int> promise;
+  auto one = promise.future().then([](int x) { return x; }), other = promise.future().then([](int x) { return x + 1; });
+  one.cancel();
+  EXPECT_THROW(one.wait(), Cancelled);
+  promise.set_value(1);
+  EXPECT_EQ(other.wait(), 2);
+
+  Promise<int> late;
+  late.future().then([](int) {}).cancel();
+  bool told = false;
+  late.on_cancel([&] { told = true; });
+  EXPECT_TRUE(told) << "it asks now, and somebody has given it up";
+}
+
 TEST(Future, ADroppedPromiseIsAnErrorNotAHang) {
   Future<int> future;
   {
@@ -231,7 +271,47 @@ TEST(WhenAll, OfVoidIsVoid) {
   when_all(std::vector<Future<void>>{}).wait();
 }
 
+TEST(WhenAll, CancellingItCancelsThoseThatAreNotReady) {
+  std::vector<Promise<int>> promises(3);
+  std::vector<Future<int>> futures;
+  std::vector<bool> told(3);
+  for (size_t i = 0; i < 3; ++i) {
+    promises[i].on_cancel([&told, i] { told[i] = true; });
+    futures.push_back(promises[i].future());
+  }
+  promises[1].set_value(1);
+  when_all(futures).cancel();
+  EXPECT_EQ(told, (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(futures[1].wait(), 1);
+}
+
 TEST(WhenAll, OfNothingIsReady) { EXPECT_TRUE(when_all(std::vector<Future<int>>{}).ready()); }
+
+/// It has no thread for anything.
+class FullHost final : public detail::FutureHost {
+ public:
+  void wait(detail::FutureCore&, std::chrono::steady_clock::time_point) override {}
+  void run(std::function<void()> continuation) override {
+    const detail::Refusal refusal(std::make_exception_ptr(Error("[test] no thread")));
+    continuation();
+  }
+  std::chrono::steady_clock::time_point now() const override { return {}; }
+};
+
+TEST(Refusal, ContinuationsThatNobodyCanRunFailAndDoNotBegin) {
+  const auto host = std::make_shared<FullHost>();
+  Promise<int> promise(host), of_nobody;
+  bool ran = false;
+  const auto next = promise.future().then([&](int) { ran = true; }).then([&] { ran = true; });
+  promise.set_value(1);
+  EXPECT_THROW(next.wait(), Error);
+  EXPECT_FALSE(ran);
+  EXPECT_EQ(promise.future().wait(), 1);
+
+  of_nobody.future().then([&](int) { ran = true; });
+  of_nobody.set_value(1);
+  EXPECT_TRUE(ran) << "elsewhere nothing is refused";
+}
 
 // A race between many who complete, cancel and wait: each waiter gets an end, and all of them the same one.
 TEST(FutureConcurrency, OneResultForEverybody) {

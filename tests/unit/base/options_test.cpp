@@ -122,6 +122,9 @@ TEST(Options, SlurmHostListsOfAllShapes) {
   EXPECT_EQ(host("node1,node2"), "node1");
   EXPECT_EQ(host("node[3,5]"), "node3");
   EXPECT_EQ(host("rack[1-2]-node,x"), "rack1-node");
+  EXPECT_EQ(host("rack[1-2]node[3-4]"), "rack1node3");
+  EXPECT_EQ(host("r[1,3]n[07-12,20]-a,login"), "r1n07-a");
+  EXPECT_EQ(host("cut[1-2"), "cut1");
 }
 
 TEST(Options, SlurmOnOneMachineMeetsOnTheLoopback) {

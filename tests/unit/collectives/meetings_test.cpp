@@ -106,9 +106,10 @@ TEST_F(MeetingsTest, AfterASectionAllGoOnWithTheNext) {
   Path early{among_all, last[1] + 1, 0}, ahead{among_all, uint64_t{1} << 32, 0};
   meetings_.came(early, 1, contribution(), out_);
   meetings_.came(ahead, 1, contribution(), out_);  // It has skipped before us.
-  const auto gap = meetings_.skip_section();
+  const Status why{Code::Aborted, "it fell over"};
+  const auto gap = meetings_.skip_section(why, out_);
   EXPECT_EQ(gap.first, last[1] + 1);
-  meetings_.skipped(1, gap, {Code::Aborted, "it fell over"}, out_);  // We know.
+  meetings_.skipped(1, gap, why, out_);  // We know.
   meetings_.came(early, 2, contribution(), out_);
   EXPECT_EQ(meetings_.kept(), 1u) << "what belongs to the old one is not kept";
   const auto next = begin();
@@ -116,9 +117,42 @@ TEST_F(MeetingsTest, AfterASectionAllGoOnWithTheNext) {
   open(next);
   meetings_.came(next, 2, contribution(), out_);
   expect_done(next, Code::Ok);
+  out_ = {};
   open(last);
-  meetings_.expire(last, "1 s", out_);
-  EXPECT_THAT(out_.done.back().status.message(), HasSubstr("number 0 of the group"));
+  expect_done(last, Code::Aborted, "number 0 of the group");
+}
+
+TEST_F(MeetingsTest, WhatStillWaitsInASectionThatIsLeftFailsAsDoesWhatWillWait) {
+  const auto before = begin(), waits = begin(), later = begin(), complete = begin(), other = begin(from_1_to_0);
+  for (const int member : {1, 2}) {
+    meetings_.came(before, member, contribution(), out_);
+    meetings_.came(complete, member, contribution(), out_);
+  }
+  open(before);
+  out_ = {};
+  auto backward = before;
+  backward.push_back(0);
+  open(backward);
+  open(other, {1});
+  open(waits);
+  meetings_.came(waits, 1, contribution(), out_);
+  meetings_.skip_section({Code::Aborted, "it fell over"}, out_);
+  expect_done(waits, Code::Aborted, "member 0 takes no part in it any more (it fell over)");
+  ASSERT_EQ(out_.tell.size(), 1u) << "they may be in it, and would hear only of what this member has left out";
+  EXPECT_THAT(out_.tell[0].members, ElementsAre(1, 2));
+  out_ = {};
+  open(later);
+  expect_done(later, Code::Aborted, "(it fell over)");
+  out_ = {};
+  open(complete);
+  expect_done(complete, Code::Ok);
+  out_ = {};
+  // Neither what two do with each other nor a backward is of the section.
+  meetings_.came(other, 1, contribution(), out_);
+  expect_done(other, Code::Ok);
+  out_ = {};
+  for (const int member : {1, 2}) meetings_.came(backward, member, contribution(), out_);
+  expect_done(backward, Code::Ok);
 }
 
 TEST_F(MeetingsTest, WhoDoesNotComeIsNamedAndSoIsWhereItIs) {
@@ -126,9 +160,17 @@ TEST_F(MeetingsTest, WhoDoesNotComeIsNamedAndSoIsWhereItIs) {
   open(path);
   meetings_.came({among_all, 7, 0}, 2, contribution({Operation::Barrier, 0, 0, 0, {}, false}), out_);
   meetings_.came(path, 1, contribution(), out_);
-  meetings_.expire(path, "5 s", out_);
-  expect_done(path, Code::Timeout, "member 2 did not come in 5 s (it came to barrier(), number 7)");
+  meetings_.expire(path, "5 s", {}, out_);
+  expect_done(path, Code::Timeout, "member 2 did not come in 5 s (member 2 came to barrier(), number 7)");
   EXPECT_EQ(out_.tell.size(), 1u);
+}
+
+TEST_F(MeetingsTest, WhoIsInAnotherGroupInsteadIsNamedWithThat) {
+  const auto path = begin();
+  open(path);
+  meetings_.expire(path, "5 s", {{2, "barrier(), number 0 of group {0, 2}"}}, out_);
+  expect_done(path, Code::Timeout,
+              "member 1, member 2 did not come in 5 s (member 2 came to barrier(), number 0 of group {0, 2})");
 }
 
 TEST_F(MeetingsTest, ALostMemberEndsWhatAllTakePartInAndWhatWaitsForItAlone) {
@@ -191,7 +233,7 @@ TEST_F(MeetingsTest, BackwardsCountWhoHasEndedAsZero) {
 TEST_F(MeetingsTest, WhatComesTooLateIsNotKept) {
   const auto path = begin();
   open(path);
-  meetings_.expire(path, "1 s", out_);
+  meetings_.expire(path, "1 s", {}, out_);
   meetings_.came(path, 1, contribution(), out_);
   meetings_.end(path);
   meetings_.end({path[0], path[1]});

@@ -9,10 +9,14 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <c10/util/ScopeExit.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <filesystem>
+#include <iterator>
 #include <set>
 
 #include "wire/incoming.h"
@@ -124,6 +128,31 @@ TEST_F(Lending, BeyondTheArenaTensorsGoThroughTheStream) {
   }
   EXPECT_GT(frame_bytes, elements * sizeof(float));
   EXPECT_LE(sides[0].arena->stats().bytes, size_t{8} << 20);
+}
+
+TEST_F(Lending, WhoeverKeepsManyTensorsRunsOutOfNoDescriptors) {
+  const auto open = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+  };
+  const size_t before = open();
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const auto restore = c10::make_scope_exit([&] { ::setrlimit(RLIMIT_NOFILE, &usual); });
+  rlimit few = usual;
+  few.rlim_cur = 256;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  sides[0].arena = shm::Arena::make(size_t{1} << 30);
+  sides[0].lending =
+      std::make_shared<ShmLending>(sides[0].arena, shm::Process::behind(sockets[0].get()), sockets[0].get());
+
+  std::vector<at::Tensor> kept;
+  for (int i = 0; i < 300; ++i) kept.push_back(send(0, at::full({elements}, static_cast<float>(i))));
+
+  EXPECT_LE(open(), before + 256 / 4 + 2);
+  EXPECT_GT(sides[0].arena->stats().lent, 10u);
+  EXPECT_GT(frame_bytes, elements * sizeof(float)) << "the last ones went through the stream";
+  for (int i = 0; i < 300; ++i) EXPECT_EQ(kept[i][elements - 1].item<int>(), i);
 }
 
 TEST_F(Lending, AHandleToNothingIsRefused) {

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <filesystem>
+#include <iterator>
+
 #include "net/rendezvous/codec.h"
 #include "net/rendezvous/sockets.h"
 #include "net/rendezvous/tcp_host.h"
@@ -96,6 +99,25 @@ TEST_F(RendezvousTcp, MoreStrangersThanThereIsRoomForKeepNobodyOut) {
   EXPECT_TRUE(host->status().ok()) << host->status().message();
   EXPECT_TRUE(second->status().ok()) << second->status().message();
   EXPECT_TRUE(closed_by_host(silent.front())) << "the oldest made room";
+}
+
+TEST_F(RendezvousTcp, NorDoThoseWhoWereTurnedAwayAndStay) {
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return static_cast<size_t>(std::distance(begin(all), end(all)));
+  };
+  auto host = start(member(0), 2);
+  std::vector<base::Fd> rude;
+  rude.push_back(stranger());
+  const size_t before = descriptors();
+  for (int i = 0; i < 400; ++i) {
+    rude.push_back(stranger());
+    ASSERT_EQ(::send(rude.back().get(), "GET / HTTP", 10, MSG_NOSIGNAL), 10);
+    ASSERT_TRUE(closed_by_host(rude.back()));
+  }
+  EXPECT_LT(descriptors(), before + 400 + 256 + 10) << "the host keeps the connections of no more than 256";
+  auto second = start(member(1), 2);
+  EXPECT_TRUE(host->status().ok()) << host->status().message();
 }
 
 TEST_F(RendezvousTcp, GarbageClosesThatConnectionAndNothingElse) {

@@ -68,6 +68,23 @@ TEST(TcpHostile, CrowdOfSilentStrangersKeepsNoMemberOut) {
   EXPECT_TRUE(crowd.front()->is_dropped()) << "the oldest makes room";
 }
 
+TEST(TcpHostile, OneWithAWrongSecretIsDroppedAndLogged) {
+  TcpOptions options;
+  options.secret = Secret("right");
+  options.bind_host = "127.0.0.1";
+  Victim victim(options);
+  Intruder intruder(victim.address());
+  EXPECT_FALSE(intruder.shake_hands(Handshake::Role::Connector, Secret("wrong")));
+  EXPECT_TRUE(intruder.is_dropped());
+  ASSERT_TRUE(victim.node.until([](auto& r) { return !r.lines.empty(); }));
+  EXPECT_TRUE(victim.serves());
+  const auto told = victim.node.told();
+  EXPECT_TRUE(told.losses.empty());
+  ASSERT_EQ(told.lines.size(), 1u);
+  EXPECT_NE(told.lines[0].find("[tcp] dropped a connection from 127.0.0.1:"), std::string::npos) << told.lines[0];
+  EXPECT_NE(told.lines[0].find("different secrets"), std::string::npos) << told.lines[0];
+}
+
 TEST(TcpHostile, HelloOfNonsenseIsDropped) {
   Victim victim;
   Intruder intruder(victim.address());
@@ -144,6 +161,7 @@ TEST(TcpHostile, RankBeyondTheGroupIsAStranger) {
 TEST(TcpLiveness, SilentPeerIsLostAfterAWhile) {
   TcpOptions options;
   options.lost_after = 300ms;
+  options.greet_within = 10s;
   Victim victim(options);
   Intruder mute(victim.address());
   ASSERT_EQ(mute.join(base::Rank(7), base::Rank(0), 1, 1), Hello::Answer::Welcome);
@@ -151,9 +169,24 @@ TEST(TcpLiveness, SilentPeerIsLostAfterAWhile) {
   EXPECT_NE(victim.node.told().losses[0].why.message().find("nothing heard"), std::string::npos);
 }
 
+TEST(TcpLiveness, PeerThatIsStoppedBeforeTheFirstContactIsLostInTime) {
+  TcpOptions options;
+  options.lost_after = 300ms;
+  TcpNode node(0, options);
+  node.start();
+  FalseListener stopped;  // The system takes the call, and nobody answers it.
+  node.transport().set_address(base::Rank(7), stopped.address());
+  wire::Message message;
+  const auto before = base::Clock::now();
+  ASSERT_TRUE(node.transport().send(base::Rank(7), message, false).status.ok());
+  ASSERT_TRUE(node.until([](auto& r) { return !r.losses.empty(); }));
+  EXPECT_LE(base::Clock::now() - before, 3 * options.lost_after);
+}
+
 TEST(TcpLiveness, IdlePeersGiveSignsOfLife) {
   TcpOptions options;
   options.lost_after = 200ms;
+  options.greet_within = 10s;
   TcpNode a(0, options), b(1, options);
   a.knows(b);
   a.start();
@@ -168,6 +201,7 @@ TEST(TcpLiveness, IdlePeersGiveSignsOfLife) {
 TEST(TcpLiveness, PeerIsNotLostWhileItsWordsLieUnread) {
   TcpOptions options;
   options.lost_after = 200ms;
+  options.greet_within = 10s;
   TcpNode busy(0, options), b(1, options);  // busy's driver does other things for a while.
   b.knows(busy);
   b.start();

@@ -48,8 +48,8 @@ class Intruder {
     say(std::string_view(encoded.data(), encoded.size()));
   }
 
-  bool shake_hands(Handshake::Role role) {
-    return net::shake_hands(fd_, role, {}, "tcp", base::Clock::now() + std::chrono::seconds(10)).ok();
+  bool shake_hands(Handshake::Role role, const Secret& secret = {}) {
+    return net::shake_hands(fd_, role, secret, "tcp", base::Clock::now() + std::chrono::seconds(10)).ok();
   }
 
   tcp::Hello hear_hello() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,7 @@ class TcpNode : private Sink {
     std::vector<Heard> heard;
     std::vector<Loss> losses;
     std::vector<Taken> taken_back;
+    std::vector<std::string> lines;  // of its log
   };
 
   explicit TcpNode(uint16_t rank, TcpOptions options = {})
@@ -90,7 +92,8 @@ class TcpNode : private Sink {
   TcpOptions with_rank(TcpOptions options, uint16_t rank) {
     rank_ = base::Rank(rank);
     options.self = rank_;
-    options.log = base::Log("test", base::Level::Off);
+    options.log = base::Log("test", base::Level::Warning,
+                            [this](std::string_view line) { note([&] { record_.lines.emplace_back(line); }); });
     return options;
   }
 

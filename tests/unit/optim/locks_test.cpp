@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 namespace farad::optim {
@@ -61,6 +62,21 @@ TEST_F(Locks, WhoGivesUpStandsInNobodysWay) {
   EXPECT_EQ(granted_, Steps{3});
   locks_.give_up({1, 3});  // It waits no more.
   EXPECT_EQ(gave_up_, Steps{2});
+}
+
+TEST_F(Locks, WhoWaitsIsForgottenWhenTheWorkerEnds) {
+  EXPECT_TRUE(try_lock(1, {0}));
+  const auto waits = std::make_shared<int>();
+  const auto ask = [&](uint64_t step) {
+    locks_.lock({1, step}, some({0}), [waits, this](bool) { granted_.push_back(0); });
+  };
+  ask(2);
+  EXPECT_EQ(waits.use_count(), 2);
+  locks_.close();
+  ask(3);
+  EXPECT_EQ(waits.use_count(), 1);
+  unlock(1);
+  EXPECT_EQ(granted_, Steps{});
 }
 
 }  // namespace

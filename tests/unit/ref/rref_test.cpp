@@ -1,14 +1,15 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <farad/rref.h>
-#include <farad/spawn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <map>
-#include <thread>
 
-namespace farad {
+#include "suites/rpc_suite.h"
+
+namespace farad::test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -37,6 +38,10 @@ Owned make_engine(int64_t start) { return std::make_unique<Engine>(start); }
 at::Tensor make_tensor() { return at::ones({3}); }
 int64_t size_of(const at::Tensor& tensor) { return tensor.numel(); }
 int64_t cannot() { throw std::runtime_error("cannot make it"); }
+std::atomic<int> times_run{0};
+void run_once() { ++times_run; }
+Future<void> run_once_later() { return Worker::current().rpc_async<run_once>(1); }
+void cannot_run() { throw std::runtime_error("cannot run"); }
 int64_t value_through(RRef<Owned> ref) { return ref.rpc_sync<&Engine::value>(); }
 RRef<Owned> pass_back(RRef<Owned> ref) { return ref; }
 int64_t value_by_next(RRef<Owned> ref, int64_t hops) {
@@ -55,31 +60,18 @@ int64_t twice(Owned& engine, int64_t n) { return engine->add(n) + engine->add(n)
 
 /// Takes as long as its caller is willing to wait.
 void until_given_up() {
-  while (!cancelled()) std::this_thread::yield();
+  eventually([] { return cancelled(); });
 }
 
-class RRefSuite : public testing::TestWithParam<const char*> {
- protected:
-  void run(int size, const std::function<void(Worker&)>& at_rank_0) {
-    WorkerOptions options;
-    options.transport = GetParam();
-    spawn_threads(
-        size,
-        [&](Worker& worker) {
-          if (worker.rank() == 0) at_rank_0(worker);
-        },
-        options);
-    EXPECT_EQ(Engine::alive, 0) << "freed when nobody holds it any more, at the latest when the group ends";
+void run(int size, const std::function<void(Worker&)>& act) {
+  {
+    Group group = start(size);
+    act(group[0]);
   }
-  /// Drops travel: they need a moment.
-  static bool soon(const std::function<bool()>& condition) {
-    const auto until = std::chrono::steady_clock::now() + 20s;
-    while (!condition() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    return condition();
-  }
-};
+  EXPECT_EQ(Engine::alive, 0) << "freed when nobody holds it any more, at the latest when the group ends";
+}
 
-TEST_P(RRefSuite, AValueThatCannotTravelIsUsedWhereItLives) {
+RPC_TEST(AValueThatCannotTravelIsUsedWhereItLives) {
   run(2, [](Worker& worker) {
     auto engine = worker.remote<make_engine>("worker1", 5);
     EXPECT_EQ(engine.owner().name, "worker1");
@@ -99,17 +91,23 @@ TEST(RRef, FetchingATensorIsTheSameFunctionInEveryProgram) {
   EXPECT_EQ(detail::find_function(everywhere), &detail::RemoteFetch<at::Tensor>::function);
 }
 
-TEST_P(RRefSuite, AfterCloseItIsClosedAndNobodyIsLost) {
-  run(2, [&](Worker& worker) {
-    auto ref = worker.remote<make_tensor>("worker1");
-    ref.to_here();
-    worker.close();
-    EXPECT_THROW(ref.to_here(), Closed);
-    EXPECT_THROW(ref.rpc_async<size_of>().wait(), Closed);
-  });
+RPC_TEST(AfterCloseItIsClosedAndNobodyIsLost) {
+  Group group = start(2);
+  auto ref = group[0].remote<make_tensor>("worker1");
+  ref.to_here();
+  group.each([](Worker& worker) { EXPECT_NO_THROW(worker.close()); });
+  EXPECT_THROW(ref.to_here(), Closed);
+  EXPECT_THROW(ref.rpc_async<size_of>().wait(), Closed);
 }
 
-TEST_P(RRefSuite, OutlivesItsWorkerAndNamesTheOwner) {
+RPC_TEST(MakingAtOneselfThatCannotBeginLeavesNothing) {
+  Group group = start(2);
+  group.each([](Worker& worker) { worker.close(); });
+  EXPECT_THROW(group[0].remote<make_tensor>(0), Closed);
+  EXPECT_TRUE(group[0].debug().empty());
+}
+
+RPC_TEST(OutlivesItsWorkerAndNamesTheOwner) {
   RRef<at::Tensor> kept;
   run(2, [&](Worker& worker) {
     kept = worker.remote<make_tensor>("worker1");
@@ -120,7 +118,7 @@ TEST_P(RRefSuite, OutlivesItsWorkerAndNamesTheOwner) {
                                                                                      testing::HasSubstr("worker1"))));
 }
 
-TEST_P(RRefSuite, ItIsFreedWhenTheLastHandleGoes) {
+RPC_TEST(ItIsFreedWhenTheLastHandleGoes) {
   run(2, [](Worker& worker) {
     auto engine = worker.remote<make_engine>("worker1", 5);
     auto copy = engine;
@@ -129,11 +127,11 @@ TEST_P(RRefSuite, ItIsFreedWhenTheLastHandleGoes) {
     engine = {};
     EXPECT_EQ(copy.rpc_sync<&Engine::value>(), 5);
     copy = {};
-    EXPECT_TRUE(soon([] { return Engine::alive == 0; }));
+    EXPECT_TRUE(eventually([] { return Engine::alive == 0; }));
   });
 }
 
-TEST_P(RRefSuite, ItIsFreedAlsoIfTheCallItWasLentToWasTakenBack) {
+RPC_TEST(ItIsFreedAlsoIfTheCallItWasLentToWasTakenBack) {
   run(2, [](Worker& worker) {
     auto mine = RRef<Owned>::local(worker, make_engine(5));
     const auto large = at::ones({16 << 20});
@@ -146,11 +144,11 @@ TEST_P(RRefSuite, ItIsFreedAlsoIfTheCallItWasLentToWasTakenBack) {
       EXPECT_THAT(error.what(), testing::HasSubstr("was changed while being sent"));
     }
     mine = {};
-    EXPECT_TRUE(soon([] { return Engine::alive == 0; }));
+    EXPECT_TRUE(eventually([] { return Engine::alive == 0; }));
   });
 }
 
-TEST_P(RRefSuite, ToHereCopiesTheValue) {
+RPC_TEST(ToHereCopiesTheValue) {
   run(2, [](Worker& worker) {
     auto ref = worker.remote<make_tensor>("worker1");
     auto first = ref.to_here();
@@ -159,7 +157,21 @@ TEST_P(RRefSuite, ToHereCopiesTheValue) {
   });
 }
 
-TEST_P(RRefSuite, ReferencesTravelToThirdWorkersAndBackAndInCircles) {
+RPC_TEST(WhatHasNoResultIsReferredToAsWell) {
+  run(2, [](Worker& worker) {
+    times_run = 0;
+    const RRef<void> done = worker.remote<run_once>(1);
+    done.to_here();
+    EXPECT_EQ(times_run, 1);
+    EXPECT_EQ(done.owner().rank, 1);
+    worker.remote<run_once_later>(0).to_here();
+    EXPECT_EQ(times_run, 2);
+    const auto failed = worker.remote<cannot_run>(1);
+    for (int use = 0; use < 2; ++use) EXPECT_THROW(failed.to_here(), RemoteError);
+  });
+}
+
+RPC_TEST(ReferencesTravelToThirdWorkersAndBackAndInCircles) {
   run(3, [](Worker& worker) {
     auto engine = worker.remote<make_engine>("worker1", 5);
     EXPECT_EQ(worker.rpc_sync<value_through>("worker2", engine), 5);
@@ -173,18 +185,18 @@ TEST_P(RRefSuite, ReferencesTravelToThirdWorkersAndBackAndInCircles) {
   });
 }
 
-TEST_P(RRefSuite, WhoMadeItMayLetGoWhileOthersUseIt) {
+RPC_TEST(WhoMadeItMayLetGoWhileOthersUseIt) {
   run(3, [](Worker& worker) {
     std::vector<Future<int64_t>> values;
     for (int i = 0; i < 20; ++i) {
       values.push_back(worker.rpc_async<value_by_next>("worker2", worker.remote<make_engine>("worker1", i), 4));
     }
     for (int i = 0; i < 20; ++i) EXPECT_EQ(values[i].wait(), i);
-    EXPECT_TRUE(soon([] { return Engine::alive == 0; }));
+    EXPECT_TRUE(eventually([] { return Engine::alive == 0; }));
   });
 }
 
-TEST_P(RRefSuite, ErrorsOfTheMakingShowAtEveryUseOnEveryHolder) {
+RPC_TEST(ErrorsOfTheMakingShowAtEveryUseOnEveryHolder) {
   run(3, [](Worker& worker) {
     auto ref = worker.remote<cannot>("worker1");
     for (int i = 0; i < 2; ++i) {
@@ -200,7 +212,7 @@ TEST_P(RRefSuite, ErrorsOfTheMakingShowAtEveryUseOnEveryHolder) {
   });
 }
 
-TEST_P(RRefSuite, TwoMakingsThatTimeOutBothFail) {
+RPC_TEST(TwoMakingsThatTimeOutBothFail) {
   run(2, [](Worker& worker) {
     auto hurried = worker.with({.timeout = 20ms});
     auto one = hurried.remote<[] {
@@ -223,13 +235,13 @@ TEST_P(RRefSuite, TwoMakingsThatTimeOutBothFail) {
         return false;
       }
     };
-    EXPECT_TRUE(soon([&] { return fails(one); }));
-    EXPECT_TRUE(soon([&] { return fails(two); }));
+    EXPECT_TRUE(eventually([&] { return fails(one); }));
+    EXPECT_TRUE(eventually([&] { return fails(two); }));
     EXPECT_TRUE(fails(one) && fails(two)) << "each time";
   });
 }
 
-TEST_P(RRefSuite, AnOwnValueIsReachedDirectlyAndByOthers) {
+RPC_TEST(AnOwnValueIsReachedDirectlyAndByOthers) {
   run(2, [](Worker& worker) {
     auto mine = RRef<Owned>::local(worker, make_engine(3));
     EXPECT_TRUE(mine.is_owner());
@@ -239,24 +251,15 @@ TEST_P(RRefSuite, AnOwnValueIsReachedDirectlyAndByOthers) {
   });
 }
 
-TEST_P(RRefSuite, AReferenceOutlivesItsWorker) {
+RPC_TEST(AReferenceOutlivesItsWorker) {
   RRef<Owned> left;
-  WorkerOptions options;
-  options.transport = GetParam();
-  spawn_threads(
-      2,
-      [&](Worker& worker) {
-        if (worker.rank() == 0) {
-          left = worker.remote<make_engine>("worker1", 5);
-          left.rpc_sync<&Engine::value>();
-        }
-      },
-      options);
+  {
+    Group group = start(2);
+    left = group[0].remote<make_engine>("worker1", 5);
+    left.rpc_sync<&Engine::value>();
+  }
   EXPECT_THROW(left.rpc_sync<&Engine::value>(), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, RRefSuite, testing::Values("local", "shm", "tcp"),
-                         [](const auto& info) { return std::string(info.param); });
-
 }  // namespace
-}  // namespace farad
+}  // namespace farad::test

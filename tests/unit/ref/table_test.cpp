@@ -133,6 +133,19 @@ TEST(RefTable, ErrorsOfTheMakingAreKeptForEveryUse) {
   }
 }
 
+TEST(RefTable, WhoWaitsForAValueThatWasNotMadeBeforeTheEndHearsOfIt) {
+  Group group(1);
+  const auto handle = group.tables[0]->begin(rank(0), "make");
+  std::exception_ptr seen;
+  group.tables[0]->when_ready(handle->id, [&](std::shared_ptr<void>, std::exception_ptr error) { seen = error; });
+  EXPECT_FALSE(seen);
+
+  group.tables[0]->close();
+
+  ASSERT_TRUE(seen);
+  EXPECT_THROW(std::rethrow_exception(seen), Closed);
+}
+
 TEST(RefTable, AUseThatOvertakesTheMakingWaitsForIt) {
   int alive = 0;
   Group group(2);

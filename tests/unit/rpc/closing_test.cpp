@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <memory>
+#include <set>
+#include <vector>
 
 namespace farad::rpc {
 namespace {
@@ -21,10 +24,7 @@ class Group {
   explicit Group(int size) : queues_(size * size), looks_(size) {
     for (int self = 0; self < size; ++self) {
       activities_.push_back({{std::vector<uint64_t>(size), std::vector<uint64_t>(size)}, true, 0});
-      auto send = [this, self, size](Rank to, wire::Message message) {
-        queues_[self * size + to.value].push_back(std::move(message));
-      };
-      members_.push_back(std::make_unique<Closing>(rank_of(self), size, send, [] {}));
+      members_.push_back(make(self, size));
     }
   }
   Closing& operator[](int rank) { return *members_[rank]; }
@@ -46,6 +46,8 @@ class Group {
     if (queue.empty()) return false;
     auto message = std::move(queue.front());
     queue.pop_front();
+    if (dead_.contains(to)) return true;
+    members_[to]->on_alive(rank_of(from));
     members_[to]->on_message(rank_of(from), message);
     return true;
   }
@@ -67,14 +69,44 @@ class Group {
     return count;
   }
   void lose(int rank) {
+    dead_.insert(rank);
     for (int other = 0; other < size(); ++other) {
       queues_[rank * size() + other].clear();
       queues_[other * size() + rank].clear();
       if (other != rank) members_[other]->on_lost(rank_of(rank));
     }
   }
+  void restart(int rank) {
+    lose(rank);
+    members_[rank] = make(rank, size());
+    dead_.erase(rank);
+    settle();
+  }
+  /// All meet, in the order of `ranks`. As Ending::barrier does, who sees a loss gives up; and it comes again.
+  void meet(const std::vector<int>& ranks) {
+    std::map<int, uint64_t> waits;
+    for (int tries = 0; tries < 3; ++tries) {
+      for (int rank : ranks) {
+        if (!waits.contains(rank)) waits[rank] = members_[rank]->enter_barrier();
+        if (!members_[rank]->lost().empty() && members_[rank]->give_up_barrier(waits[rank])) waits.erase(rank);
+        settle();
+        if (waits.size() == ranks.size()) continue;
+        for (auto [other, number] : waits) EXPECT_FALSE(members_[other]->barrier_passed(number)) << other;
+      }
+    }
+    ASSERT_EQ(waits.size(), ranks.size());
+    for (auto [rank, number] : waits) EXPECT_TRUE(members_[rank]->barrier_passed(number)) << rank;
+  }
 
  private:
+  std::unique_ptr<Closing> make(int self, int size) {
+    auto send = [this, self, size](Rank to, wire::Message message) {
+      queues_[self * size + to.value].push_back(std::move(message));
+    };
+    return std::make_unique<Closing>(rank_of(self), size, send, [] {});
+  }
+
+  std::set<int> dead_;
   std::vector<std::deque<wire::Message>> queues_;
   std::vector<uint64_t> looks_;
   std::vector<Activity> activities_;
@@ -255,6 +287,43 @@ TEST(Closing, BarrierGoesOnWhenTheOneWhoDecidesLeaves) {
 
   EXPECT_TRUE(group[1].barrier_passed(1));
   EXPECT_TRUE(group[2].barrier_passed(1));
+}
+
+TEST(Closing, RestartedMemberMeetsTheOthersAtTheirNextBarrier) {
+  for (int restarted = 0; restarted < 3; ++restarted) {
+    for (const auto& order : {std::vector{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
+      SCOPED_TRACE(std::to_string(restarted) + " restarted, first " + std::to_string(order[0]));
+      Group group(3);
+      for (int before = 0; before < 2; ++before) group.meet(order);
+      group.restart(restarted);
+      for (int after = 0; after < 3; ++after) group.meet(order);
+    }
+  }
+}
+
+TEST(Closing, MembersOfWhomAllWereRestartedMeet) {
+  Group group(2);
+  for (int before = 0; before < 2; ++before) group.meet({0, 1});
+  group.restart(0);
+  group.restart(1);
+  for (int after = 0; after < 2; ++after) group.meet({1, 0});
+}
+
+TEST(Closing, BarrierDoesNotPassWithOneThatHasGivenItUp) {
+  Group group(3);
+  group.meet({0, 1, 2});
+  const auto number = group[1].enter_barrier();
+  group.settle();
+  EXPECT_TRUE(group[1].give_up_barrier(number));
+  for (int rank : {0, 2}) group[rank].enter_barrier();
+  group.settle();
+  EXPECT_FALSE(group[0].barrier_passed(2));
+
+  EXPECT_EQ(group[1].enter_barrier(), number);
+  group.settle();
+
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(group[rank].barrier_passed(2));
+  EXPECT_FALSE(group[1].give_up_barrier(number)) << "it was passed";
 }
 
 TEST(Closing, NonsenseIsIgnored) {

@@ -159,6 +159,8 @@ TEST(AsValue, TypesGoThereAndBack) {
 TEST(AsValue, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(refusal<uint8_t>(256), HasSubstr("256 does not fit"));
   EXPECT_THAT(refusal<uint64_t>(-1), HasSubstr("-1 does not fit"));
+  EXPECT_THAT(refusal<float>(1e300), HasSubstr("1e+300 does not fit"));
+  EXPECT_EQ(refusal<float>(-std::numeric_limits<double>::infinity()), "") << "that is one of a float, too";
   EXPECT_EQ(refusal<double>(1), "");
   EXPECT_THAT(refusal<int>(1.0), AllOf(HasSubstr("expected an int"), HasSubstr("got float")));
   EXPECT_THAT(refusal<std::vector<int>>(make_tuple({1, "x"})), AllOf(HasSubstr("element 1"), HasSubstr("got str")));

@@ -72,17 +72,73 @@ TEST(PendingCalls, TimeRunsOutForThoseThatWereSent) {
   for (auto id : {early, late, patient}) EXPECT_FALSE(calls.sent(id, Incarnation(1)));
   TimePoint next;
 
-  const auto expired = calls.take_expired(start + 2s, next);
+  const auto expired = calls.give_up_expired(start + 2s, next);
 
   ASSERT_EQ(expired.size(), 1u);
   EXPECT_EQ(expired[0].first, early);
   EXPECT_EQ(next, start + 3s);
   EXPECT_TRUE(calls.take(late));
-  EXPECT_TRUE(calls.take_expired(start + 4s, next).empty());
+  EXPECT_TRUE(calls.give_up_expired(start + 4s, next).empty());
   EXPECT_EQ(next, base::never);
   EXPECT_FALSE(calls.sent(unsent, Incarnation(1)));
-  EXPECT_EQ(calls.take_expired(start + 4s, next).size(), 1u);
+  EXPECT_EQ(calls.give_up_expired(start + 4s, next).size(), 1u);
   EXPECT_EQ(calls.take_all().size(), 1u) << "the one without a deadline";
+}
+
+/// Three calls to worker1 that keep something, by the ways in which a call is given up.
+class GivenUp : public testing::Test {
+ protected:
+  GivenUp() {
+    for (int i = 0; i < 3; ++i) {
+      auto call = call_to(one, i == 2 ? TimePoint{} + 1s : base::never);
+      call.keep = kept_;
+      ids_.push_back(calls_.add(std::move(call)));
+      EXPECT_FALSE(calls_.sent(ids_[i], Incarnation(1)));
+    }
+  }
+  int64_t kept() const { return kept_.use_count() - 1; }
+
+  const std::shared_ptr<int> kept_ = std::make_shared<int>();
+  PendingCalls calls_{1};
+  std::vector<uint64_t> ids_;
+  TimePoint next_;
+};
+
+TEST_F(GivenUp, WhatItKeepsStaysUntilItsCalleeHasEndedIt) {
+  // A reply between these two steps would be the end of a call that nobody has noted: so there are no two steps.
+  EXPECT_TRUE(calls_.give_up(ids_[0]));
+  EXPECT_EQ(calls_.give_up_expired(TimePoint{} + 2s, next_).size(), 1u);
+  EXPECT_EQ(kept(), 3);
+  EXPECT_EQ(calls_.given_up(), 2u);
+
+  for (const auto id : {ids_[0], ids_[2]}) {
+    EXPECT_FALSE(calls_.take(id)) << "the reply is late";
+    EXPECT_EQ(calls_.let_go(id), kept_);
+    EXPECT_EQ(calls_.let_go(id), nullptr);
+  }
+
+  EXPECT_EQ(kept(), 1) << "by the one that still waits";
+  EXPECT_EQ(calls_.given_up(), 0u);
+}
+
+TEST_F(GivenUp, AfterItsReplyNothingIsKept) {
+  EXPECT_TRUE(calls_.take(ids_[0]));
+
+  EXPECT_FALSE(calls_.give_up(ids_[0]));
+
+  EXPECT_EQ(kept(), 2);
+  EXPECT_EQ(calls_.given_up(), 0u);
+}
+
+TEST_F(GivenUp, WhatItKeepsGoesWithThatLifeOfItsCallee) {
+  EXPECT_TRUE(calls_.give_up(ids_[0]));
+
+  EXPECT_TRUE(calls_.let_go_of({one, Incarnation(2)}).empty());
+  EXPECT_EQ(calls_.take_all_of({one, Incarnation(1)}).size(), 2u);
+  EXPECT_EQ(calls_.let_go_of({one, Incarnation(1)}).size(), 1u);
+
+  EXPECT_EQ(kept(), 0);
+  EXPECT_FALSE(calls_.give_up(ids_[1])) << "its loss has ended it";
 }
 
 }  // namespace

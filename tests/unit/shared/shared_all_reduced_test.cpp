@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "shared/seats.h"
 #include "unit/shared/members.h"
 
 namespace farad::shared {
@@ -101,6 +102,20 @@ TEST(SharedAllReduced, WhoLeavesIsNotWaitedFor) {
   });
   EXPECT_EQ(model.version(), 3u);
   EXPECT_EQ(steps, 6);
+}
+
+TEST(SharedAllReduced, WhoHasLeftIsNotTakenForOneThatEnded) {
+  Linear bound = linear();
+  const auto name = fresh_name();
+  auto model = Model::create(name, bound, torch::optim::SGDOptions(1), {.policy = Policy::AllReduced});
+  const auto segment = segment_of(name);
+  auto& seats = segment->header().seats;
+  EXPECT_EQ(ended_at(seats[0]), 0u) << "it lives";
+  seats[1].pid.store(static_cast<uint32_t>(::getpid()));
+  seats[1].started.store(1);  // A process that had this number before.
+  EXPECT_EQ(ended_at(seats[1]), static_cast<uint32_t>(::getpid()));
+  seats[1].pid.store(0);
+  EXPECT_EQ(ended_at(seats[1]), 0u) << "its seat is free";
 }
 
 TEST(SharedAllReduced, WhatFailsInOneProcessFailsInAll) {

@@ -7,17 +7,23 @@
 #include <gtest/gtest.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
+#include <atomic>
 
+#include <algorithm>
 #include <chrono>
+#include <future>
+#include <thread>
 #include <vector>
 
 #include "shared/segment.h"
+#include "shared/writer.h"
 #include "unit/shared/members.h"
 
 namespace farad::shared {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::ElementsAre;
 
 /// Steps an optimizer of libtorch by given gradients.
 void step_by(torch::optim::Optimizer& optimizer, Linear& module, const Gradients& gradients) {
@@ -80,6 +86,124 @@ TEST(SharedAveraged, WhoIsLateIsLeftOutAndComesBackLater) {
   EXPECT_GE(first.average(), 3u) << "without the second";
   const auto history = first.history();
   EXPECT_EQ(history.size(), first.version());
+}
+
+Linear of_zeros() {
+  Linear module = linear();
+  module->to(at::kDouble);
+  for (auto& parameter : module->parameters()) parameter.detach().zero_();
+  return module;
+}
+
+/// Of an SGD with a rate of one: adds one to the weight, or to the bias.
+Gradients to_the_weight() { return {at::full({3, 4}, -1.0, at::kDouble), at::Tensor()}; }
+Gradients to_the_bias() { return {at::Tensor(), at::full({3}, -1.0, at::kDouble)}; }
+
+/// What the weight and the bias of the model have become.
+std::vector<double> reached(Model& model) {
+  std::vector<double> values;
+  for (const auto& [name, tensor] : model.snapshot().tensors) {
+    const auto first = tensor.flatten()[0];
+    EXPECT_TRUE(at::all(tensor == first).item<bool>()) << name;
+    values.push_back(first.item<double>());
+  }
+  return values;
+}
+
+TEST(SharedAveraged, OfTwoMembersThatNeverMeetTheProgressOfBothStays) {
+  Linear one = of_zeros(), two = of_zeros();
+  const auto name = fresh_name();
+  const Options hasty{.policy = Policy::Averaged, .average_every = 0, .wait_for_late = 1ms};
+  auto first = Model::create(name, one, torch::optim::SGDOptions(1), hasty);
+  auto second = Model::attach(name, two, hasty);
+  const auto come = [](Model& model, const Gradients& gradients, double samples = 1) {
+    model.step(gradients, samples);
+    model.average();
+  };
+  come(first, to_the_weight());
+  EXPECT_THAT(reached(first), ElementsAre(1, 0));
+  come(second, to_the_bias());
+  EXPECT_THAT(reached(first), ElementsAre(0.5, 0.5)) << "as if they had met";
+  come(first, to_the_weight());  // Its copy goes from 1 to 2.
+  EXPECT_THAT(reached(first), ElementsAre(1.25, 0.25));
+  come(second, to_the_bias(), 3);  // From (0.5, 0.5); and one sample of the first has come since.
+  EXPECT_THAT(reached(first), ElementsAre(0.6875, 1.1875));
+  for (int i = 0; i < 20; ++i) {
+    const auto before = reached(first);
+    come(first, to_the_weight());
+    come(second, to_the_bias());
+    const auto after = reached(first);
+    EXPECT_GT(after[0] + after[1], before[0] + before[1] + 0.4)
+        << "a round brings two thirds of a step of one, as a rule";
+    EXPECT_GT(std::min(after[0], after[1]), std::min(before[0], before[1])) << "one of them is lost";
+  }
+}
+
+TEST(SharedAveraged, WhatOneHasAveragedBeforeItLeftStaysWhenOneComesThatStartedBefore) {
+  Linear one = of_zeros(), two = of_zeros();
+  const auto name = fresh_name();
+  const Options options{.policy = Policy::Averaged, .average_every = 1};
+  auto first = Model::create(name, one, torch::optim::SGDOptions(1), options);
+  auto second = Model::attach(name, two, options);
+  for (int i = 0; i < 3; ++i) first.step(to_the_weight());
+  EXPECT_THAT(reached(first), ElementsAre(3, 0)) << "alone it is its copy";
+  first.detach();
+  second.step(to_the_bias());
+  EXPECT_THAT(reached(second), ElementsAre(2.25, 0.25)) << "one sample beside three";
+  second.step(to_the_bias());
+  EXPECT_THAT(reached(second), ElementsAre(2.25, 1.25)) << "it lacks none any more";
+}
+
+TEST(SharedAveraged, AMemberThatIsNotLateHasItsShareWhateverAnotherOneLacks) {
+  Linear one = of_zeros(), two = of_zeros();
+  const auto name = fresh_name();
+  auto first = Model::create(name, one, torch::optim::SGDOptions(1),
+                             {.policy = Policy::Averaged, .average_every = 0, .wait_for_late = 1ms});
+  auto second = Model::attach(name, two, {.average_every = 0});
+  for (int i = 0; i < 2; ++i) {
+    first.step(to_the_weight());
+    first.average();
+  }
+  first.step(to_the_weight());
+  second.step(to_the_bias());
+  std::thread waiting([&] { second.average(); });  // A member from now on, and it waits for the first.
+  const auto segment = segment_of(name);
+  while (segment->header().seats[second.worker()].arrived.load() == 0) std::this_thread::yield();
+  first.average();
+  waiting.join();
+  // A half of (3, 0), a quarter of (0, 1), and what is left of (2, 0).
+  EXPECT_THAT(reached(first), ElementsAre(2, 0.25));
+}
+
+TEST(SharedAveraged, AnAverageThatOneCouldNotWaitForButCameAboutCountsItsStepsOnce) {
+  Linear one = of_zeros(), two = of_zeros();
+  const auto name = fresh_name();
+  auto first = Model::create(name, one, torch::optim::SGDOptions(1),
+                             {.policy = Policy::Averaged, .patience = 500ms, .members = 2, .average_every = 0});
+  auto second = Model::attach(name, two, {.average_every = 0});
+  const auto segment = segment_of(name);
+  first.step(to_the_weight());
+  second.step(to_the_bias());
+  std::promise<void> let_go;
+  std::atomic<bool> over = false;  // whatever came of it
+  std::thread busy([&] {           // From when the first has come on, the lock is not to be had.
+    while (segment->header().seats[0].arrived.load() == 0 && !over.load()) std::this_thread::yield();
+    Writer(segment, 2).alone([&] { let_go.get_future().wait(); }, base::never).raise();
+  });
+  EXPECT_THAT(message_of<Timeout>([&] { first.average(); }), testing::HasSubstr("not known"));
+  over.store(true);
+  let_go.set_value();
+  busy.join();
+  EXPECT_EQ(second.average(), 1u) << "the first is there as well";
+  EXPECT_THAT(reached(second), ElementsAre(0.5, 0.5));
+  second.detach();
+  first.step(to_the_weight(), 3);  // Its copy is (2, 0), of which the sample of the first step is in the average.
+  EXPECT_EQ(first.stats().waiting, 2u) << "it does not know yet";
+  EXPECT_EQ(first.average(), 2u);
+  // Three samples beside the two that it lacks.
+  EXPECT_THAT(reached(first), ElementsAre(testing::DoubleEq(0.4 * 0.5 + 0.6 * 2), testing::DoubleEq(0.4 * 0.5)));
+  EXPECT_EQ(first.stats().workers[0].applied, 2u);
+  EXPECT_EQ(first.stats().workers[0].begun, 2u);
 }
 
 TEST(SharedAveraged, AnAverageOnDemandOfOneIsItsCopyAndLeavesTheOthersAlone) {

@@ -103,6 +103,29 @@ TEST_F(SharedManaged, WithoutAManagerWhoWaitsForItDoesItsWork) {
   EXPECT_EQ(worker.stats().workers[1].applied, 5u);
 }
 
+TEST_F(SharedManaged, WhoDoesTheManagersWorkBringsNoMoreTogetherThanItWould) {
+  for (const auto& [gather, versions] : {std::pair{1, 4u}, std::pair{3, 2u}}) {
+    const auto here = fresh_name();
+    Linear of_manager = linear(), of_first = linear(), of_second = linear();
+    auto manager = Model::create(here, of_manager, torch::optim::SGDOptions(1), {.policy = Policy::Managed});
+    manager.manage(0ms);
+    std::vector<Update> updates;
+    auto first = Model::attach(here, of_first, {.gather = gather, .observer = [&](const Update& update, const auto&) {
+                                                  updates.push_back(update);
+                                                }});
+    auto second = Model::attach(here, of_second);
+    manager.detach();
+    for (auto* worker : {&first, &second, &first, &second}) worker->step({at::ones({3, 4}), at::ones({3})});
+    EXPECT_EQ(first.stats().waiting, 4u);
+    first.settle();
+    EXPECT_EQ(first.version(), versions);
+    EXPECT_EQ(updates.size(), versions);
+    EXPECT_EQ(updates.at(0).contributions.size(), static_cast<size_t>(gather));
+    EXPECT_TRUE(at::allclose(of_first->weight, linear()->weight - static_cast<double>(versions)));
+    EXPECT_EQ(first.stats().waiting, 0u);
+  }
+}
+
 TEST_F(SharedManaged, WhatAKilledManagerHasAppliedAndNotFreedIsNotAppliedAgain) {
   auto manager = create({});
   auto worker = Model::attach(name, other);

@@ -11,9 +11,8 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
-#include <torch/version.h>
 
-#include <algorithm>
+#include <chrono>
 #include <future>
 #include <string>
 #include <thread>
@@ -96,23 +95,6 @@ TEST_P(SharedModel, AStepIsThatOfLibtorchToTheBitWhateverTypeSizeAndLayout) {
   expect_the_same_to_the_bit<o::Adagrad>(o::AdagradOptions(0.1), GetParam());
 }
 
-TEST_P(SharedModel, GradientsClearedInAnyWayBeforeOrAfterGiveTheSame) {
-  Linear plain = linear(), cleared = linear();
-  auto a = Model::create(fresh_name(), plain, torch::optim::AdamOptions(0.1), {GetParam()});
-  auto b = Model::create(fresh_name(), cleared, torch::optim::AdamOptions(0.1), {GetParam()});
-  for (int round = 0; round < 4; ++round) {
-    set_gradients(plain, round);
-    a.step();
-    set_gradients(cleared, round);
-    b.step();
-    for (auto& parameter : cleared->parameters()) {
-      if (round % 2 == 0) parameter.mutable_grad().zero_();
-      if (round % 2 != 0) parameter.mutable_grad() = Tensor();
-    }
-  }
-  expect_equal(plain, cleared);
-}
-
 TEST_P(SharedModel, StepsByWhatWasPulledOnceAreAllOfThatVersion) {
   Linear bound = linear(), own = linear();
   auto model = Model::create(fresh_name(), bound, torch::optim::SGDOptions(0.1), {GetParam()});
@@ -173,6 +155,32 @@ TEST_P(SharedModel, AParameterOfTwoNamesIsOne) {
   model.step(own);
   EXPECT_TRUE(at::equal(bound.weight, at::full({2, 2}, -1.0))) << bound.weight;
   EXPECT_TRUE(at::equal(bound.again, bound.weight));
+}
+
+/// With its parameters where they are told to be.
+struct PlacedImpl : torch::nn::Module {
+  PlacedImpl(const Tensor& weight, const Tensor& bias) {
+    register_parameter("weight", weight);
+    register_parameter("bias", bias);
+  }
+};
+
+TEST_P(SharedModel, AModuleThatDoesNotLieInOnePieceIsPulledInto) {
+  Linear bound = linear();
+  auto model = Model::create(fresh_name(), bound, torch::optim::SGDOptions(1), {GetParam()});
+  const auto weight = at::zeros({4, 3}).t(), bias = at::zeros({6}).slice(0, 0, 6, 2);
+  PlacedImpl scattered(weight, bias);
+  model.pull(scattered);
+  EXPECT_TRUE(at::equal(weight, bound->weight));
+  EXPECT_TRUE(at::equal(bias, bound->bias));
+}
+
+TEST_P(SharedModel, AModuleWithoutMemoryIsNotPulledInto) {
+  Linear bound = linear();
+  auto model = Model::create(fresh_name(), bound, torch::optim::SGDOptions(1), {GetParam()});
+  PlacedImpl nowhere(at::empty({3, 4}), at::empty({3}, at::kMeta));
+  EXPECT_THAT(message_of<farad::Error>([&] { model.pull(nowhere); }),
+              AllOf(HasSubstr("\"bias\""), HasSubstr("no memory")));
 }
 
 TEST_P(SharedModel, SnapshotIsACopyThatStays) {
@@ -243,68 +251,6 @@ TEST_P(SharedModel, AGradientThatDoesNotFitChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Each, SharedModel, testing::Values(Policy::Locked, Policy::Hogwild),
                          [](const auto& info) { return info.param == Policy::Locked ? "Locked" : "Hogwild"; });
-
-TEST(SharedModelNames, AreTakenOnceAndFoundOnlyWhileSomebodyHasThem) {
-  const auto name = fresh_name();
-  Linear module = linear(), other = linear();
-  {
-    const auto model = Model::create(name, module);
-    EXPECT_THAT(message_of<Error>([&] { Model::create(name, other); }), HasSubstr(name));
-  }
-  EXPECT_THAT(message_of<Timeout>([&] { Model::attach(name, other, {.patience = 20ms}); }), HasSubstr(name));
-  EXPECT_NO_THROW(Model::create(name, other)) << "it is free again";
-}
-
-TEST(SharedModelNames, GoOverToAnotherHolder) {
-  const auto name = fresh_name();
-  Linear one = linear(), two = linear(), three = linear();
-  auto first = std::make_unique<Model>(Model::create(name, one));
-  auto second = Model::attach(name, two);
-  first.reset();
-  auto third = Model::attach(name, three);
-  set_gradients(two, 0);
-  second.step();
-  expect_equal(two, three);
-}
-
-TEST(SharedModelNames, AnotherModuleIsRefusedWithWhatDiffers) {
-  const auto name = fresh_name();
-  Linear module = linear();
-  const auto model = Model::create(name, module, torch::optim::AdamOptions(0.1));
-  Linear larger(5, 3), doubles = linear();
-  doubles->to(at::kDouble);
-  torch::nn::BatchNorm1d normal(4);
-  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, larger); }), AllOf(HasSubstr("[3, 5]"), HasSubstr("[3, 4]")));
-  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, doubles); }), AllOf(HasSubstr("Double"), HasSubstr("Float")));
-  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, normal); }), AllOf(HasSubstr("weight"), HasSubstr("[4]")));
-}
-
-TEST(SharedModelNames, AnotherVersionOfLibtorchIsRefusedWithBoth) {
-  const auto name = fresh_name();
-  Linear module = linear(), other = linear();
-  const auto model = Model::create(name, module);
-  const auto segment = segment_of(name);
-  const std::string ours = "libtorch " TORCH_VERSION;
-  auto theirs = ours;
-  theirs.back() = theirs.back() == '9' ? '8' : '9';
-  char* const begin = reinterpret_cast<char*>(&segment->header());
-  char* const line = std::search(begin, segment->values(), ours.begin(), ours.end());
-  ASSERT_NE(line, segment->values());
-  std::copy(theirs.begin(), theirs.end(), line);
-  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, other); }), AllOf(HasSubstr(ours), HasSubstr(theirs)));
-  expect_equal(other, linear());
-}
-
-TEST(SharedModelNames, AnotherVersionOfFaradIsRefusedWithBoth) {
-  const auto name = fresh_name();
-  Linear module = linear(), other = linear();
-  const auto model = Model::create(name, module);
-  const auto segment = segment_of(name);
-  const auto ours = segment->header().format++;
-  EXPECT_THAT(message_of<Error>([&] { Model::attach(name, other); }),
-              AllOf(HasSubstr("another version of farad"), HasSubstr("format " + std::to_string(ours)),
-                    HasSubstr("format " + std::to_string(ours + 1))));
-}
 
 TEST(SharedModelThreads, WhoeverNeedsAnUpdateToEndWaitsNoLongerThanItsPatience) {
   const auto name = fresh_name();

@@ -85,14 +85,27 @@ TEST_P(SharedState, ObserverSeesEachUpdateOfItsProcessWithTheGradientsUsed) {
   EXPECT_TRUE(at::equal(weights[1], bound->weight)) << "it is told once the values are there";
 }
 
-TEST(SharedObserver, UndoesAnUpdateUnderLockedByAnException) {
-  Linear bound = linear();
-  auto model = Model::create(fresh_name(), bound, torch::optim::AdamOptions(0.5),
-                             {.observer = [](const Update&, const auto&) { throw std::runtime_error("no room"); }});
-  set_gradients(bound, 0);
-  EXPECT_THROW(model.step(), std::runtime_error);
-  EXPECT_EQ(model.version(), 0u);
-  expect_equal(bound, linear());
+TEST(SharedObserver, UndoesAnUpdateUnderLockedByAnExceptionAndWhatTheOptimizerRemembersOfIt) {
+  Linear bound = linear(), undisturbed = linear();
+  bool fails = false;
+  const auto adam = torch::optim::AdamOptions(0.5).amsgrad(true);
+  auto twin = Model::create(fresh_name(), undisturbed, adam);
+  auto model = Model::create(fresh_name(), bound, adam, {.observer = [&](const Update&, const auto&) {
+                               if (fails) throw std::runtime_error("no room");
+                             }});
+  for (int round = 0; round < 3; ++round) {  // With the first of them, all that the optimizer remembers begins.
+    fails = true;
+    set_gradients(bound, 10 + round);
+    EXPECT_THROW(model.step(), std::runtime_error);
+    EXPECT_EQ(model.version(), static_cast<uint64_t>(round));
+    expect_equal(bound, undisturbed);
+    fails = false;
+    set_gradients(bound, round);
+    set_gradients(undisturbed, round);
+    model.step();
+    twin.step();
+    expect_equal(bound, undisturbed);
+  }
 }
 
 TEST(SharedObserver, OfOneThatWritesWithoutALockMayLookAndIsToldThatItIsTorn) {

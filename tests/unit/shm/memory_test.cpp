@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -72,6 +73,22 @@ TEST(FdPassing, AnotherNumberOfDescriptorsIsAnError) {
   std::string bytes;
   std::vector<base::Fd> fds;
   EXPECT_EQ(receive_with_fds(pair.ends[1], 5, 2, bytes, fds, soon()).code(), Code::Protocol);
+}
+
+TEST(FdPassing, NoRoomForADescriptorIsSaidToBeJustThat) {
+  Pair pair;
+  ASSERT_TRUE(send_with_fds(pair.ends[0], "hello", {pair.ends[0]}, soon()).ok());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 1;  // Those that are open stay so.
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string bytes;
+  std::vector<base::Fd> fds;
+  const auto status = receive_with_fds(pair.ends[1], 5, 1, bytes, fds, soon());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(status.code(), Code::Invalid);
+  EXPECT_NE(status.message().find("ulimit -n is 1:"), std::string::npos) << status.message();
 }
 
 TEST(FdPassing, SilenceAndHangingUpAreTold) {

@@ -1,6 +1,11 @@
+#include <ATen/core/Dict.h>
+#include <ATen/core/jit_type.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <farad/detail/ivalue.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -78,6 +83,80 @@ TEST(Golden, TensorOfADevice) {
   message.tensors.push_back(at::ones({1}).set_requires_grad(true));
   message.devices = {c10::Device(c10::kCUDA, 1)};
   expect_golden("device", message);
+}
+
+TEST(Golden, References) {
+  auto message = message_with(5, 6);
+  detail::References references;
+  detail::Writer out(message.body, message.tensors, references, {});
+  out.begin_array(2);
+  out.reference(nullptr);
+  out.reference(nullptr);
+  out.end();
+  expect_golden("references", message);
+}
+
+TEST(Golden, IValueOfEachKind) {
+  c10::Dict<std::string, int64_t> dict;
+  dict.insert("k", 7);
+  const std::vector<c10::IValue> values{
+      c10::IValue(),
+      at::ones({}, at::kBool),
+      true,
+      -3,
+      0.25,
+      c10::complex<double>(1, 2),
+      "farad",
+      c10::Device(c10::kCUDA, 1),
+      std::vector<std::string>{"a"},
+      std::vector<at::Tensor>{at::zeros({}, at::kByte)},
+      std::vector<bool>{true, false},
+      std::vector<int64_t>{1, -2},
+      std::vector<double>{0.5},
+      std::tuple<int64_t, c10::IValue>(1, c10::IValue()),
+      dict,
+  };
+  auto message = message_with(5, 7);
+  encode(values, message);
+  expect_golden("ivalues", message);
+  std::vector<c10::IValue> read;
+  ASSERT_TRUE(decode(test::message_of(golden("ivalues")), read).ok());
+  EXPECT_EQ(read.size(), values.size());
+}
+
+/// Where everything lies in one place, of which both sides know.
+class OnePlace : public Lender, public Borrower {
+ public:
+  uint64_t least_bytes() const override { return 1; }
+  bool lend(const at::Tensor& tensor, uint64_t, Handle& handle) override {
+    lent_ = tensor.clone();
+    handle = {7, 9};
+    return true;
+  }
+  base::Status borrow(const Handle& handle, uint64_t, at::DataPtr& out) override {
+    EXPECT_EQ(handle.block, 7u);
+    EXPECT_EQ(handle.meaning, 9u);
+    out = at::DataPtr(lent_.data_ptr(), at::kCPU);
+    return {};
+  }
+
+ private:
+  at::Tensor lent_;
+};
+
+TEST(Golden, LentTensor) {
+  OnePlace place;
+  auto message = message_with(2, 8);
+  message.tensors.push_back(at::tensor({1.0f, 2.0f}));
+  Outgoing out;
+  ASSERT_TRUE(Outgoing::make(message, {}, out, &place).ok());
+  EXPECT_EQ(hex(test::bytes_of(std::move(out))), hex(golden("lent")));
+
+  Incoming in({}, BufferPool::make(0));
+  in.borrow_from(&place);
+  ASSERT_TRUE(test::read_all(in, golden("lent"), SIZE_MAX).ok());
+  ASSERT_TRUE(in.complete());
+  EXPECT_TRUE(at::equal(in.take().tensors.at(0), at::tensor({1.0f, 2.0f})));
 }
 
 TEST(Golden, TakenBack) {

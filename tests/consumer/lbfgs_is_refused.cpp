@@ -1,0 +1,3 @@
+#include <farad/optim.h>
+
+constexpr auto refused = sizeof(farad::DistributedOptimizer<torch::optim::LBFGS>);

@@ -1,0 +1,97 @@
+// Gradients of operations on inputs that are unlike most: by how they lie in memory, and by what their numbers are.
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+#include <string>
+
+#include "suites/collectives_suite.h"
+
+namespace farad::test {
+namespace {
+
+using torch::autograd::backward;
+
+}  // namespace
+
+TEST_P(CollectivesSuite, InputsThatAreNotContiguousGiveTheSameGradients) {
+  // Every other element in memory, and transposed where there is something to transpose.
+  const auto strided = [](const Tensor& x) {
+    const auto turned = x.dim() < 2 ? x : x.t();
+    const auto apart = at::stack({turned, turned}, -1).select(-1, 0);
+    return x.dim() < 2 ? apart : apart.t();
+  };
+  constexpr int size = 3;
+  auto workers = start(size);
+  for (const auto& operation : all_operations(true)) {
+    const auto expected = in_one_process(operation, size);
+    workers.each([&](Worker& worker) {
+      farad::Group group(worker);
+      const int rank = group.rank();
+      const auto inputs = leaves(operation.inputs(rank, size));
+      Tensors views;
+      for (const auto& input : inputs) views.push_back(strided(input));
+      for (const auto& view : views) EXPECT_TRUE(view.numel() < 2 || !view.is_contiguous());
+      backward({loss_of(operation.together(group, views), rank)});
+      expect_same(gradients_of(inputs), expected.first[rank], 1e-12, operation.name);
+      clear_gradients(inputs);
+    });
+  }
+}
+
+TEST_P(CollectivesSuite, GradientsOfComplexNumbersAndOfHalfPrecisionAreThoseOfOneProcess) {
+  constexpr int size = 3;
+  struct Kind {
+    at::ScalarType type, wide;
+    double tolerance;
+  };
+  struct Way {
+    const char* name;
+    std::function<Tensors(farad::Group&, const Tensor&)> together;
+    std::function<Tensors(const Tensors&)> alone;
+  };
+  const Way ways[] = {
+      {"all_reduce Sum", [](farad::Group& group, const Tensor& x) { return Tensors{group.all_reduce(x)}; },
+       [](const Tensors& all) { return Tensors{all[0] + all[1] + all[2]}; }},
+      {"all_reduce Product",
+       [](farad::Group& group, const Tensor& x) { return Tensors{group.all_reduce(x, Op::Product)}; },
+       [](const Tensors& all) { return Tensors{all[0] * all[1] * all[2]}; }},
+      {"all_gather", [](farad::Group& group, const Tensor& x) { return group.all_gather(x); },
+       [](const Tensors& all) { return all; }},
+  };
+  auto workers = start(size);
+  for (const auto& kind : {Kind{at::kComplexDouble, at::kComplexDouble, 1e-12}, Kind{at::kHalf, at::kDouble, 4e-3},
+                           Kind{at::kBFloat16, at::kDouble, 3e-2}}) {
+    const auto input_of = [&](int rank) {
+      const auto real = numbers({2, 3}, rank);
+      const auto input = at::isComplexType(kind.type) ? at::complex(real, numbers({2, 3}, rank, 1)) : real;
+      return input.to(kind.type).requires_grad_();
+    };
+    const auto loss_in = [&](const Tensors& results, int rank) {
+      Tensor loss = at::zeros({}, at::kDouble);
+      for (size_t i = 0; i < results.size(); ++i) {
+        const auto wide = results[i].to(kind.wide);
+        loss = loss + at::real(wide * wide.conj()).sum() * (0.5 + rank + 2.0 * static_cast<double>(i));
+      }
+      return loss;
+    };
+    for (const auto& way : ways) {
+      Tensors all;
+      for (int rank = 0; rank < size; ++rank) all.push_back(input_of(rank));
+      Tensor total = at::zeros({}, at::kDouble);
+      for (int rank = 0; rank < size; ++rank) total = total + loss_in(way.alone(all), rank);
+      backward({total});
+      workers.each([&](Worker& worker) {
+        farad::Group group(worker);
+        const int rank = group.rank();
+        const auto x = input_of(rank);
+        backward({loss_in(way.together(group, x), rank)});
+        EXPECT_EQ(x.grad().scalar_type(), kind.type);
+        expect_same({x.grad().to(kind.wide)}, {all[rank].grad().to(kind.wide)}, kind.tolerance,
+                    std::string(way.name) + " of " + c10::toString(kind.type));
+      });
+    }
+  }
+}
+
+}  // namespace farad::test

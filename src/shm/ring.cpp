@@ -1,6 +1,7 @@
 #include "shm/ring.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <new>
 
@@ -10,6 +11,12 @@ namespace {
 constexpr uint64_t not_grown = UINT64_MAX;
 
 char* base_of(Memory* memory, size_t offset) { return static_cast<char*>(memory->data()) + offset; }
+
+SeenByTsan order_of_written(const Memory& memory, size_t offset) {
+  return {memory, offset + offsetof(RingState, written)};
+}
+
+SeenByTsan order_of_read(const Memory& memory, size_t offset) { return {memory, offset + offsetof(RingState, read)}; }
 
 }  // namespace
 
@@ -25,7 +32,9 @@ RingWriter::RingWriter(Memory* memory, size_t offset)
       offset_(offset),
       state_(reinterpret_cast<RingState*>(base_of(memory, offset))),
       small_(base_of(memory, offset) + RingLayout::state_bytes),
-      large_(small_ + RingLayout::small_bytes) {}
+      large_(small_ + RingLayout::small_bytes),
+      written_order_(order_of_written(*memory, offset)),
+      read_order_(order_of_read(*memory, offset)) {}
 
 size_t RingWriter::room() {
   const bool grown = grown_at_ != not_grown;
@@ -59,6 +68,7 @@ size_t RingWriter::write(std::span<const iovec> pieces) {
   for (const auto& piece : pieces) wanted += piece.iov_len;
   if (room() < wanted) {
     read_seen_ = state_->read.load(std::memory_order_acquire);
+    read_order_.after_load();
     if (room() < wanted) grow();
   }
   size_t left = std::min(room(), wanted);
@@ -77,13 +87,17 @@ size_t RingWriter::write(std::span<const iovec> pieces) {
       written_ += n;
     }
   }
-  if (total > 0) state_->written.store(written_, std::memory_order_release);
+  if (total > 0) {
+    written_order_.before_store();
+    state_->written.store(written_, std::memory_order_release);
+  }
   return total;
 }
 
 bool RingWriter::wait_for_room() {
   state_->writer_waits.store(1, std::memory_order_seq_cst);
   read_seen_ = state_->read.load(std::memory_order_seq_cst);
+  read_order_.after_load();
   const size_t capacity = grown_at_ != not_grown ? RingLayout::large_bytes : RingLayout::small_bytes;
   // The reader only rings once half is free (see consume), so that both sides work at once on a long message; if that
   // is so already, it may have looked before we asked.
@@ -92,7 +106,11 @@ bool RingWriter::wait_for_room() {
   return false;
 }
 
-uint64_t RingWriter::read() const { return std::min(state_->read.load(std::memory_order_seq_cst), written_); }
+uint64_t RingWriter::read() const {
+  const uint64_t read = state_->read.load(std::memory_order_seq_cst);
+  read_order_.after_load();
+  return std::min(read, written_);
+}
 
 void RingWriter::watch_reader(bool watch) {
   watching_ = watch;
@@ -102,11 +120,14 @@ void RingWriter::watch_reader(bool watch) {
 RingReader::RingReader(Memory* memory, size_t offset)
     : state_(reinterpret_cast<RingState*>(base_of(memory, offset))),
       small_(base_of(memory, offset) + RingLayout::state_bytes),
-      large_(small_ + RingLayout::small_bytes) {}
+      large_(small_ + RingLayout::small_bytes),
+      written_order_(order_of_written(*memory, offset)),
+      read_order_(order_of_read(*memory, offset)) {}
 
 base::Status RingReader::peek(std::span<const char>& bytes) {
   if (read_ == written_seen_) {
     const uint64_t written = state_->written.load(std::memory_order_acquire);
+    written_order_.after_load();
     if (grown_at_ == not_grown) {
       grown_at_ = state_->grown_at.load(std::memory_order_relaxed);
       if (grown_at_ < read_) return {base::Code::Protocol, "[shm] a ring that grew in the past"};
@@ -132,6 +153,7 @@ base::Status RingReader::peek(std::span<const char>& bytes) {
 
 bool RingReader::consume(size_t n) {
   read_ += n;
+  read_order_.before_store();
   state_->read.store(read_, std::memory_order_seq_cst);
   if (state_->writer_waits.load(std::memory_order_seq_cst) == 0) return false;
   const uint64_t capacity = grown_at_ != not_grown ? RingLayout::large_bytes : RingLayout::small_bytes;

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "shm/memory.h"
+#include "shm/seen_by_tsan.h"
 
 namespace farad::shm {
 
@@ -63,6 +64,7 @@ class RingWriter {
   uint64_t grown_at_ = UINT64_MAX;
   bool watching_ = false;
   uint64_t read_seen_ = 0;  // Spares a look at the reader's cache line while there is room anyway.
+  SeenByTsan written_order_, read_order_;
 };
 
 /// The reading end. One thread at a time.
@@ -84,6 +86,7 @@ class RingReader {
   uint64_t read_ = 0;
   uint64_t written_seen_ = 0;
   uint64_t grown_at_ = UINT64_MAX;
+  SeenByTsan written_order_, read_order_;
 };
 
 }  // namespace farad::shm

@@ -29,8 +29,6 @@ const Starter* starter_of(const Environment& environment) {
   return nullptr;
 }
 
-std::string name_of(Var var) { return variable(var).name; }
-
 /// Reads into an option that has its default; others are the user's and stay.
 template <class T>
 Status fill(const Environment& environment, Var var, T& option, const T& unset) {
@@ -111,21 +109,17 @@ Status master_address(const Environment& environment, const Starter* starter, st
     return {};
   }
   if (starter && starter->rank == Var::OmpiRank) return ompi_address(environment, address);
-  if (starter && starter->rank == Var::SlurmRank) return slurm_address(environment, address);
+  // Slurm's own launcher speaks PMI, too, when it is asked to.
+  const bool by_slurm = starter && (starter->rank == Var::SlurmRank || starter->rank == Var::PmiRank);
+  if (by_slurm && environment.has(Var::SlurmRank)) return slurm_address(environment, address);
   return {};
 }
 
 Status complete_place(WorkerOptions& options, const Environment& environment) {
   const auto* starter = starter_of(environment);
   if (starter) {
-    const bool both = options.rank == -1 && options.size == -1;
     if (auto status = fill(environment, starter->rank, options.rank, -1); !status.ok()) return status;
     if (auto status = fill(environment, starter->size, options.size, -1); !status.ok()) return status;
-    if (both && options.size != -1 && options.rank >= options.size) {
-      return {Code::Invalid, "[environment] " + name_of(starter->rank) + '=' + std::to_string(options.rank) + " with " +
-                                 name_of(starter->size) + '=' + std::to_string(options.size) +
-                                 ": a rank is a whole number from 0 to " + std::to_string(options.size - 1)};
-    }
   } else if (auto status = fill(environment, Var::WorldSize, options.size, -1); !status.ok()) {
     return status;  // One rank may be told to each worker by the program itself.
   }
@@ -169,10 +163,8 @@ Status check(const WorkerOptions& options) {
   if (options.size < 1 || options.size > most) {
     return invalid("size " + std::to_string(options.size) + ": expected 1 to " + std::to_string(most));
   }
-  if (options.rank < 0 || options.rank >= options.size) {
-    return invalid("rank " + std::to_string(options.rank) + " in a group of " + std::to_string(options.size) +
-                   ": expected 0 to " + std::to_string(options.size - 1));
-  }
+  // One that is too large is refused where the group meets, so that the others hear of it as well.
+  if (options.rank < 0) return invalid("rank " + std::to_string(options.rank) + ": expected 0 or more");
   if (options.rendezvous.empty()) {
     return invalid(
         "nobody says where the group meets; set MASTER_ADDR and MASTER_PORT to a host and a free port of rank 0 (with "

@@ -34,12 +34,16 @@ namespace {
 constexpr uint8_t introduction = 254;
 static_assert(introduction != tcp::heartbeat_kind);
 
+/// For how long a worker that cannot be a member tries to tell the others.
+constexpr auto time_to_be_heard = std::chrono::seconds(5);
+
 void check(FabricOptions& options) {
   auto fail = [](const std::string& why) { throw Error("[net] join: " + why); };
   if (options.rank < 0 || options.size < 1) {
     fail("rank and size of the group are not known: set RANK and WORLD_SIZE, or start the program with `farad run`");
   }
-  if (options.rank >= options.size) {
+  // The others must not take it for another one, nor a simulation for one of its workers.
+  if (options.rank >= UINT16_MAX || (options.world && options.rank >= options.size)) {
     fail("rank " + std::to_string(options.rank) + " is out of range in a group of " + std::to_string(options.size));
   }
   if (options.size > UINT16_MAX) fail("a group has at most " + std::to_string(UINT16_MAX) + " members");
@@ -49,6 +53,8 @@ void check(FabricOptions& options) {
   }
   if ((t == "sim") != (options.world != nullptr))
     fail("transport \"sim\" needs a simulated world, and no other has one");
+  // What is more than the limit goes when nothing else waits; below a limit of nothing there would never be room.
+  options.queue_bytes = std::max<size_t>(options.queue_bytes, 1);
   if (options.name.empty()) options.name = "worker" + std::to_string(options.rank);
 }
 
@@ -79,6 +85,8 @@ class FabricImpl final : public Fabric, private Sink {
   ~FabricImpl() override { close(); }
 
   void meet();
+  /// Instead: tells those who meet that this worker's rank is none of the group's, and throws.
+  [[noreturn]] void refuse_own_rank();
 
   void start() override { driver_.start(); }
   const Member& self() const override { return self_; }
@@ -210,6 +218,21 @@ void FabricImpl::meet() {
   if (rejoined) introduce_ourselves();
 }
 
+void FabricImpl::refuse_own_rank() {
+  const base::Rank rank(static_cast<uint16_t>(options_.rank));
+  open_rendezvous(options_.rendezvous, rank, runtime_, rendezvous_).raise();
+  // The others may not have started yet; but this worker's error must not wait for those who never will.
+  const auto patience = std::min<std::chrono::milliseconds>(options_.join_timeout, time_to_be_heard);
+  std::vector<Member> members;
+  bool rejoined = false;
+  const auto status =
+      rendezvous_->join({self_, options_.size, runtime_.now() + patience, options_.secret}, members, rejoined);
+  rendezvous_->close();
+  if (status.code() == base::Code::Invalid) status.raise();
+  throw Error("[net] join: rank " + std::to_string(options_.rank) + " is out of range: a group of " +
+              std::to_string(options_.size) + " has ranks 0 to " + std::to_string(options_.size - 1));
+}
+
 void FabricImpl::introduce_ourselves() {
   meeting::Note note;
   note.member = self_;
@@ -297,7 +320,9 @@ void FabricImpl::close() {
 
 std::unique_ptr<Fabric> Fabric::join(FabricOptions options, Sink& sink) {
   check(options);
+  const bool is_one_of_them = options.rank < options.size;
   auto fabric = std::make_unique<FabricImpl>(std::move(options), sink);
+  if (!is_one_of_them) fabric->refuse_own_rank();
   fabric->meet();
   return fabric;
 }

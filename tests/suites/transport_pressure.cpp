@@ -47,6 +47,18 @@ TEST_P(TransportSuite, SenderToAReaderThatDoesNotReadIsHeldBackSoon) {
   });
 }
 
+TEST_P(TransportSuite, QueueForNothingStillLetsOneMessageThroughAtATime) {
+  const auto no_queue = [](net::FabricOptions& options) { options.queue_bytes = 0; };
+  with_workers(2, no_queue, [](Workers& workers) {
+    for (uint64_t tag = 1; tag <= 3; ++tag) {
+      for (uint16_t to : {0, 1}) workers[0].send(Rank(to), filled(tag, floats), workers.runtime().now() + 20s);
+    }
+    for (uint16_t at : {0, 1}) {
+      EXPECT_TRUE(workers.wait_until(at, [](const Recorder& heard) { return heard.messages() == 3; }));
+    }
+  });
+}
+
 TEST_P(TransportSuite, SendersThatWaitGoOnWhenThereIsRoom) {
   with_workers(2, small_queue, [](Workers& workers) {
     auto reading = std::make_shared<Latch>(workers.runtime());

@@ -1,6 +1,5 @@
 #include "shm/lifeline.h"
 
-#include <c10/util/Exception.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string>
 
 #include "base/futex.h"
 
@@ -22,9 +22,10 @@ void Lifeline::prepare() {
   pthread_mutexattr_destroy(&attributes);
 }
 
-void Lifeline::hold() {
-  const int rc = pthread_mutex_lock(&mutex_);
-  TORCH_CHECK(rc == 0, "[shm] a lifeline that should be free is not (", rc, ")");
+base::Status Lifeline::hold() {
+  const int rc = pthread_mutex_trylock(&mutex_);
+  if (rc == 0) return {};
+  return {base::Code::Protocol, "[shm] a lifeline that should be free is not (" + std::to_string(rc) + ")"};
 }
 
 void Lifeline::release() { pthread_mutex_unlock(&mutex_); }

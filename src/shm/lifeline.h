@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/clock.h"
+#include "base/status.h"
 
 namespace farad::shm {
 
@@ -15,11 +16,12 @@ namespace farad::shm {
 /// milliseconds; the end of a socket, which comes after that, took 180 ms for a process of 4 GiB.
 class Lifeline {
  public:
-  /// By whoever made the memory, before it is shared.
+  /// Before anybody may hold or watch it.
   void prepare();
 
-  /// By the thread whose end is to be told; release() by the same one.
-  void hold();
+  /// By the thread whose end is to be told; release() by the same one. Never waits: a lifeline that is not free is one
+  /// that somebody else has tampered with, and an error.
+  base::Status hold();
   void release();
 
   /// Whether whoever held it ended without release().

@@ -36,6 +36,8 @@ base::Status ShmLink::adopt(base::Fd memory, std::unique_ptr<ShmLink>& out) {
     const size_t first = shm::RingLayout::state_bytes + shm::RingLayout::small_bytes;
     if (auto s = link.memory_.reserve(ring_at(side), first); !s.ok()) return s;
   }
+  // Whatever its maker left there: our thread is to hold it, and must find it free.
+  link.own_lifeline().prepare();
   link.lay_out();
   out = std::move(made);
   return {};

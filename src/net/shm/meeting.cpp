@@ -24,6 +24,9 @@ constexpr milliseconds least_hearing_time{2'000};
 /// Where no silence counts as a loss, whoever waits for a first contact still hears at last that there is none.
 constexpr milliseconds endless_greeting_time{10'000};
 constexpr milliseconds listen_pause{50};
+/// Of those who have not said who they are. Members need milliseconds for that, so who has been there longest is a
+/// stranger.
+constexpr size_t most_visitors = 256;
 /// Until a crossed connection of the other side should be there.
 constexpr milliseconds crossing_pause{2};
 /// A peer that says again and again that it is connecting to us itself is given this long.
@@ -83,6 +86,10 @@ void ShmTransport::accept_all() {
       const auto patience = std::max(greeting_time(), least_hearing_time);
       visitors.emplace_back(std::move(socket), options_.secret, base::Clock::now() + patience);
       if (hear(visitors.back(), true)) visitors.pop_back();
+      if (visitors.size() > most_visitors) {
+        options_.log.warning("[shm] dropped a connection: too many strangers, and it was the first of them");
+        visitors.pop_front();
+      }
     } else if (errno != EINTR && errno != EAGAIN && errno != ECONNABORTED) {
       // Out of descriptors, most likely. The caller stays in the queue, so asking again at once would only spin.
       accept_again = base::Clock::now() + listen_pause;
@@ -120,7 +127,11 @@ void ShmTransport::admit(ShmHearing& from) {
     return;
   }
   std::shared_ptr<ShmLink> link = std::move(from.link);
-  monitor_.hold(link);  // Before the answer: from then on the caller watches it.
+  status = monitor_.hold(link);  // Before the answer: from then on the caller watches it.
+  if (!status.ok()) {
+    connection->doom({status.code(), "its link cannot be used: " + status.message()});
+    return look_at(*connection);
+  }
   status = answer_greeting(from.socket.get(), ShmWelcome::Yes, own_bell(), connection->slot, options_.birth);
   link->socket = std::move(from.socket);
   if (!status.ok()) connection->doom({base::Code::PeerLost, "it hung up while connecting: " + status.message()});
@@ -271,7 +282,8 @@ bool ShmTransport::ring_up(Call& call) {
   if (status.ok()) status = ShmLink::create(made);
   if (!status.ok()) return fail(call, status);
   call.link = std::move(made);
-  monitor_.hold(call.link);  // Before the other side can watch it.
+  if (status = monitor_.hold(call.link); !status.ok())
+    return fail(call, status);  // Before the other side can watch it.
   call.greeting =
       std::make_unique<ShmCaller>(std::move(socket), options_.secret, std::move(self), own_bell(), *call.link);
   call.until = base::Clock::now() + greeting_time();

@@ -42,7 +42,7 @@ void ShmMonitor::wake() {
   base::futex_wake(doorbell_, 1);
 }
 
-void ShmMonitor::hold(std::shared_ptr<ShmLink> link) {
+base::Status ShmMonitor::hold(std::shared_ptr<ShmLink> link) {
   auto entry = std::make_shared<Watched>();
   entry->link = std::move(link);
   {
@@ -54,7 +54,7 @@ void ShmMonitor::hold(std::shared_ptr<ShmLink> link) {
     const uint32_t count = held_count_.load();
     {
       base::Lock lock(mutex_);
-      if (entry->held || entry->dropped) return;
+      if (entry->held || entry->dropped) return entry->refused;
     }
     base::futex_wait(held_count_, count, base::never);
   }
@@ -120,9 +120,14 @@ void ShmMonitor::run() {
         for (auto& entry : watched_) entry->dropped = true;
       }
       for (auto& entry : watched_) {
-        if (entry->held == entry->dropped) {  // Neither yet, or both: something to do.
-          entry->dropped ? entry->link->own_lifeline().release() : entry->link->own_lifeline().hold();
-          entry->held = !entry->dropped;
+        if (entry->held != entry->dropped) continue;
+        if (entry->held) {
+          entry->link->own_lifeline().release();
+          entry->held = false;
+        } else if (entry->refused = entry->link->own_lifeline().hold(); entry->refused.ok()) {
+          entry->held = true;
+        } else {
+          entry->dropped = true;
         }
       }
       auto gone = std::stable_partition(watched_.begin(), watched_.end(), [](auto& e) { return !e->dropped; });

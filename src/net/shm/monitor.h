@@ -21,8 +21,9 @@ class ShmMonitor {
   ShmMonitor(shm::BellPage& own_bell, std::chrono::milliseconds lost_after);
   ~ShmMonitor();
 
-  /// Takes our lifeline of this link; returns when it is held, so that the other side may watch it. Any thread.
-  void hold(std::shared_ptr<ShmLink> link);
+  /// Takes our lifeline of this link; returns when it is held, so that the other side may watch it. Any thread. Fails
+  /// if the other side keeps it from us; the link is not to be used then.
+  base::Status hold(std::shared_ptr<ShmLink> link);
   /// From now on `on_end` is called, at most once, on the monitor's thread, when the other side is gone. The link must
   /// be attached and both lifelines held. Any thread.
   void watch(const std::shared_ptr<ShmLink>& link, std::function<void(base::Status)> on_end);
@@ -37,6 +38,7 @@ class ShmMonitor {
     base::TimePoint last_beat;
     bool held = false;
     bool dropped = false;
+    base::Status refused;  // Why it is dropped without having been held.
   };
 
   void run();

@@ -1,10 +1,14 @@
 // What can be done to a worker by somebody of its own user with whom it shares memory, or would like to.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "unit/net/shm_node.h"
@@ -14,14 +18,19 @@ namespace {
 
 using base::Code;
 using base::Rank;
+using ::testing::HasSubstr;
 using namespace std::chrono_literals;
 
 /// The other end of a connection, in the hands of somebody who may write anything.
 class ShmIntruder {
  public:
-  ShmIntruder(const std::string& address, Rank as, const Secret& secret = {}) : bell_(0us) {
+  /// `tamper` is done to the memory of the connection before it is shared.
+  ShmIntruder(const std::string& address, Rank as, const Secret& secret = {},
+              const std::function<void(ShmLink&)>& tamper = nullptr)
+      : bell_(0us) {
     ShmLink::create(link_).raise();
-    link_->own_lifeline().hold();
+    if (tamper) tamper(*link_);
+    link_->own_lifeline().hold().raise();
     base::Fd socket;
     connect_to(address, socket).raise();
     ShmCaller caller(std::move(socket), secret, {as, 77, 0, 0, unguessable_address()},
@@ -74,6 +83,21 @@ TEST(ShmHostile, BadFrameEndsThatConnectionOnlyAndIsLogged) {
   EXPECT_NE(told.lines[0].find("[shm] dropped the connection to rank 7: "), std::string::npos) << told.lines[0];
 }
 
+TEST(ShmHostile, LifelineThatIsNotFreeOrNoneAtAllHoldsUpNobody) {
+  ShmNode victim(0), friendly(1);
+  friendly.transport().set_address(Rank(0), victim.transport().address());
+  const auto take = [](ShmLink& link) { std::thread([&] { link.peer_lifeline().hold().raise(); }).join(); };
+  const auto spoil = [](ShmLink& link) {
+    std::memset(static_cast<void*>(&link.peer_lifeline()), 0xee, sizeof(shm::Lifeline));
+  };
+
+  const ShmIntruder taking(victim.transport().address(), Rank(6), {}, take);
+  const ShmIntruder spoiling(victim.transport().address(), Rank(7), {}, spoil);
+
+  ASSERT_TRUE(friendly.say(Rank(0), 1));
+  EXPECT_TRUE(victim.until([](auto& r) { return r.tags.size() == 1; }));
+}
+
 TEST(ShmHostile, OneWithAWrongSecretIsDroppedAndLogged) {
   constexpr Rank here{0};
   ShmNode victim(0, 20s, Secret("right")), friendly(1, 20s, Secret("right"));
@@ -102,6 +126,19 @@ TEST(ShmGreeting, SilentStrangersHoldUpNobody) {
 
   EXPECT_TRUE(victim.until([](auto& r) { return r.tags.size() == 1; }));
   EXPECT_TRUE(victim.told().lines.empty()) << "all of them are still there";
+}
+
+TEST(ShmGreeting, CrowdOfSilentStrangersLosesItsFirst) {
+  ShmNode victim(0), friendly(1);
+  friendly.transport().set_address(Rank(0), victim.transport().address());
+  std::vector<base::Fd> silent(300);
+  for (auto& socket : silent) ASSERT_TRUE(connect_to(victim.transport().address(), socket).ok());
+
+  ASSERT_TRUE(friendly.say(Rank(0), 1));
+
+  EXPECT_TRUE(victim.until([](auto& r) { return r.tags.size() == 1; }));
+  EXPECT_GE(victim.told().lines.size(), 44u) << "300 are more than 256";
+  EXPECT_THAT(victim.told().lines[0], HasSubstr("too many strangers"));
 }
 
 /// The addresses of peers that are stopped: the system takes the call, and nobody answers it.

@@ -23,7 +23,7 @@ class Holder {
     if (::pipe(ready) != 0 || ::pipe(quit) != 0) std::abort();
     child_ = ::fork();
     if (child_ == 0) {
-      line_->hold();
+      if (!line_->hold().ok()) ::_exit(1);
       char byte = 'x';
       if (::write(ready[1], &byte, 1) != 1 || ::read(quit[0], &byte, 1) != 1) ::_exit(1);
       line_->release();

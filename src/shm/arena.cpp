@@ -40,6 +40,11 @@ base::Status Block::adopt(uint64_t id, size_t capacity, base::Fd fd, std::shared
   return {};
 }
 
+void Block::retire() {
+  state().store(State::Retired, std::memory_order_release);
+  memory_.discard(header_bytes, capacity());
+}
+
 Arena::Arena(size_t limit) : limit_(limit), most_blocks_(most_blocks()) {}
 
 std::shared_ptr<Block> Arena::allocate(size_t bytes) {
@@ -94,7 +99,7 @@ bool Arena::make_room(size_t capacity) {
   if (capacity > limit_) return false;
   if (is_full(capacity)) collect(true);
   while (is_full(capacity) && !idle_.empty()) {
-    idle_.front()->state().store(Block::State::Retired, std::memory_order_release);
+    idle_.front()->retire();
     bytes_ -= idle_.front()->capacity();
     --blocks_;
     idle_.erase(idle_.begin());

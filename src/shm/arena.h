@@ -32,13 +32,16 @@ class Block {
   size_t capacity() const { return memory_.size() - header_bytes; }
   char* data() const { return static_cast<char*>(memory_.data()) + header_bytes; }
   std::atomic<State>& state() const { return *static_cast<std::atomic<State>*>(memory_.data()); }
+  /// The owner lets go of it, when nobody uses what is in it. Its pages go at once: who has it mapped need not notice
+  /// for a long time.
+  void retire();
   /// Of a block of ours; an adopted one has none.
   int fd() const { return memory_.fd(); }
 
  private:
   Block(uint64_t id, Memory memory) : id_(id), memory_(std::move(memory)) {}
   const uint64_t id_;
-  const Memory memory_;
+  Memory memory_;
 };
 
 /// The memory a worker lends to others on its machine. Blocks are used again: fresh pages cost more than the copy into

@@ -64,4 +64,10 @@ base::Status Memory::reserve(size_t offset, size_t size) {
   return {};
 }
 
+void Memory::discard(size_t offset, size_t size) {
+  // Should the system refuse, they are given back with their last mapping, as without us.
+  (void)::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                    static_cast<off_t>(size));
+}
+
 }  // namespace farad::shm

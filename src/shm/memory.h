@@ -24,6 +24,8 @@ class Memory {
 
   /// Makes the kernel set the pages aside now. Fails, instead of killing us later, if there are none.
   base::Status reserve(size_t offset, size_t size);
+  /// Gives these pages back, also if others have them mapped; whoever looks finds zeros. Before close_fd().
+  void discard(size_t offset, size_t size);
   /// Closes the descriptor. What is mapped stays, but cannot be reserved or passed on any more.
   void close_fd() { fd_.reset(); }
 

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace farad::shm {
@@ -91,11 +92,13 @@ TEST(Arena, TakesNoMoreThanItsLimit) {
   ASSERT_TRUE(one);
   EXPECT_FALSE(arena->allocate(2 * mib));
   EXPECT_FALSE(arena->allocate(5 * mib));
-  auto* state = &one->state();
-  auto keep = one;  // As a borrower that has it mapped.
+  std::shared_ptr<Block> mapped;  // By a borrower, which closes the descriptor.
+  ASSERT_TRUE(Block::adopt(one->id(), one->capacity(), base::Fd(::dup(one->fd())), mapped).ok());
+  std::fill_n(one->data(), one->capacity(), 'x');
   arena->give_back(std::move(one));
   EXPECT_TRUE(arena->allocate(2 * mib)) << "what is idle makes room";
-  EXPECT_EQ(state->load(), Block::State::Retired) << "and those who have it mapped can see that";
+  EXPECT_EQ(mapped->state().load(), Block::State::Retired) << "and those who have it mapped can see that";
+  EXPECT_EQ(mapped->data()[mib], 0) << "its pages are given back although they still have it mapped";
 }
 
 TEST(Arena, ALentBlockComesBackWhenTheBorrowerSaysSo) {

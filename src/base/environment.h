@@ -97,7 +97,8 @@ const Variable& variable(Var);
 /// "a whole number from 0 to 65534", "error, warning, info or debug": what to write instead of a malformed value.
 std::string expectation(const Variable&);
 
-/// The variables of a process, or made up for a test. Immutable; any thread. Nothing else in farad calls getenv.
+/// The variables of a process, or made up for a test. Immutable; any thread. Nothing else
+/// in the library calls getenv.
 ///
 /// Unset and empty mean the same: the table's default. A malformed value is Invalid, naming the variable, its value and
 /// what is expected; a secret's value is not named.

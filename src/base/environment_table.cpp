@@ -27,8 +27,8 @@ constexpr std::array table{
     text(Var::Name, "FARAD_NAME", "worker", "name of this worker, unique in the group; worker<rank> when unset"),
     text(Var::Rendezvous, "FARAD_RENDEZVOUS", "worker",
          "where the group meets: tcp://host:port, file:///path or local://name; before MASTER_ADDR"),
-    text(Var::Transport, "FARAD_TRANSPORT", "worker",
-         "use this transport for every peer (shm, tcp, local) instead of the best one for each"),
+    Variable{Var::Transport, "FARAD_TRANSPORT", Kind::Choice, "", 0, 0, "shm|tcp|local", "worker",
+             "use this transport for every peer instead of the best one for each"},
     text(Var::Bind, "FARAD_BIND", "tcp",
          "address to listen on and to announce when there is a secret, instead of the one toward the meeting place; "
          "without a secret it is the loopback"),

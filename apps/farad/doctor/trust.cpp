@@ -1,8 +1,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "doctor/checks.h"
 
@@ -18,13 +21,14 @@ Finding check_file(const std::string& path) {
     return {section, "secret", "FARAD_SECRET_FILE " + path + ": " + std::strerror(errno), Verdict::Broken,
             "make the file (head -c 32 /dev/urandom | base64) or unset FARAD_SECRET_FILE"};
   }
-  if (about.st_size == 0) {
+  std::ifstream file(path, std::ios::binary);
+  if (std::all_of(std::istreambuf_iterator<char>(file), {}, [](char c) { return c == '\n' || c == '\r'; })) {
     return {section, "secret", "FARAD_SECRET_FILE " + path + " is empty", Verdict::Broken,
             "fill it: head -c 32 /dev/urandom | base64"};
   }
   if ((about.st_mode & 077) != 0) {
-    return {section, "secret", "FARAD_SECRET_FILE " + path + " can be read by others", Verdict::Warning,
-            "chmod 600 " + path};
+    return {section, "secret", "FARAD_SECRET_FILE " + path + " is open to others, and workers refuse it",
+            Verdict::Broken, "chmod 600 " + path};
   }
   return {section, "secret", "from " + path};
 }

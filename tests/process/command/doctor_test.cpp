@@ -63,15 +63,19 @@ TEST(Doctor, MissingSecretFileIsBroken) {
   EXPECT_THAT(text, HasSubstr("FARAD_SECRET_FILE /no/such/file: No such file or directory"));
 }
 
-TEST(Doctor, SecretFileThatOthersCanReadIsWarnedOf) {
+TEST(Doctor, SecretFileThatWorkersRefuseIsBroken) {
   const auto path = std::filesystem::path(::testing::TempDir()) / ("farad-secret-" + std::to_string(::getpid()));
   std::ofstream(path) << "0123456789abcdef0123456789abcdef";
   ::chmod(path.c_str(), 0644);
   const auto open = doctor({}, {{"FARAD_SECRET_FILE", path.string()}});
-  EXPECT_EQ(open.code, 0);
+  EXPECT_EQ(open.code, 1);
   EXPECT_THAT(open.text, HasSubstr("chmod 600 " + path.string()));
   ::chmod(path.c_str(), 0600);
   EXPECT_THAT(doctor({}, {{"FARAD_SECRET_FILE", path.string()}}).text, Not(HasSubstr("chmod")));
+  std::ofstream(path) << "\n";
+  const auto empty = doctor({}, {{"FARAD_SECRET_FILE", path.string()}});
+  EXPECT_EQ(empty.code, 1);
+  EXPECT_THAT(empty.text, HasSubstr("is empty"));
   std::filesystem::remove(path);
 }
 

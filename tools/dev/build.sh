@@ -11,10 +11,15 @@ jobs_that_fit() {
   echo $((cores > 0 ? cores : 1))
 }
 
-# configure PRESET [cmake options]
+# configure PRESET [--tests-if-there] [cmake options]: with that one the tests are left out, which need more than the
+# rest does, unless they are configured there already
 configure() {
-  local name=$1 options=() key
+  local name=$1 options=() key tests_if_there=
   shift
+  if [[ ${1:-} == --tests-if-there ]]; then
+    tests_if_there=1
+    shift
+  fi
   need build
   case $name in asan | tsan) need clang ;; esac
   case $compiler in
@@ -34,6 +39,7 @@ configure() {
   if [[ $(cat "$build_dir/configured-for" 2>/dev/null) != "$key" ]]; then
     rm -rf "$build_dir/CMakeCache.txt" "$build_dir/CMakeFiles"
   fi
+  [[ -z $tests_if_there || -f $build_dir/CMakeCache.txt ]] || options+=(-D FARAD_BUILD_TESTS=OFF)
   [[ -z ${CI:-} ]] || options+=(-D FARAD_WERROR=ON)
   say "configure $build_dir"
   mkdir -p "$build_dir"

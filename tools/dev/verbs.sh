@@ -1,10 +1,10 @@
 # One function per verb of ./dev.
 
+# Both by name: what a demo has left out before, CMake remembers.
+with_tests=(-D FARAD_BUILD_TESTS=ON -D FARAD_BUILD_EXAMPLES=ON)
+
 verb_demo() {
-  local options=()
-  # The tests are not part of a demo; but where they are configured already, they stay.
-  [[ -f build/${preset:-release}/CMakeCache.txt ]] || options+=(-D FARAD_BUILD_TESTS=OFF)
-  configure "${preset:-release}" "${options[@]}"
+  configure "${preset:-release}" --tests-if-there
   build farad_demo
   say "farad_demo $*"
   "$build_dir/bin/farad_demo" "$@"
@@ -12,7 +12,7 @@ verb_demo() {
 
 verb_build() {
   need test
-  configure "${preset:-release}"
+  if [[ $preset == bench ]]; then configure bench; else configure "${preset:-release}" "${with_tests[@]}"; fi
   build "$@"
 }
 
@@ -20,7 +20,7 @@ verb_test() {
   local passed=0 labels
   need test
   IFS=, read -ra labels <<<"$label"
-  configure "${preset:-release}" -D FARAD_BUILD_TESTS=ON
+  configure "${preset:-release}" "${with_tests[@]}"
   build "${labels[@]/#/tests-}"
   say "test"
   ctest --test-dir "$build_dir" --no-tests=error -j "$(nproc)" ${label:+-L "^(${label//,/|})\$"} "$@" || passed=$?
@@ -79,7 +79,7 @@ verb_lint() {
   our_sources | xargs clang-format-19 --dry-run --Werror || { failed=1; echo "dev: ./dev format mends that" >&2; }
   say "layers"
   python3 tools/check_layers.py || failed=1
-  configure "${preset:-release}" -D FARAD_BUILD_TESTS=ON
+  configure "${preset:-release}" "${with_tests[@]}"
   say "tests that nobody builds"
   python3 tools/check_tests.py "$build_dir/compile_commands.json" || failed=1
   say "headers that need others before them"

@@ -74,6 +74,23 @@ class FabricProcess : public testing::TestWithParam<std::string> {
     return wait_until([=](const Recorder& heard) { return heard.losses() >= lives; });
   }
 
+  /// All that happens between two workers, once.
+  void live() {
+    begin(Behaviour::Echo);
+    fabric_->start();
+    EXPECT_TRUE(hears(1));
+    fabric_->send(peer, filled(1, 1 << 20));
+    EXPECT_TRUE(hears(2));
+    kill_child();
+    EXPECT_TRUE(loses(1));
+    bear();
+    EXPECT_TRUE(hears(3));
+    fabric_->send(peer, filled(2, 1 << 20));
+    EXPECT_TRUE(hears(4));
+    end();
+    heard_.reset();
+  }
+
   const TemporaryDirectory directory_;
   int meetings_ = 0;
   PeerPlan plan_;
@@ -154,6 +171,8 @@ TEST_P(FabricProcess, PeerKilledAtRandomInstantsLeavesAPrefixAndALoss) {
   std::mt19937_64 random(seed);
   constexpr int most_lives = 300;
   const auto enough = Clock::now() + 40s;
+  live();
+  const auto before = Footprint::now();
 
   begin(Behaviour::Stream);
   std::map<Incarnation, uint64_t> next;  // The driver's.
@@ -215,25 +234,13 @@ TEST_P(FabricProcess, PeerKilledAtRandomInstantsLeavesAPrefixAndALoss) {
   std::set<Incarnation> lost;
   for (const auto& heard : heard_->history()) EXPECT_TRUE(lost.insert(heard.peer.incarnation).second);
   for (const auto& [life, messages] : next) EXPECT_TRUE(life == alive || lost.contains(life));
+  end();
+  heard_.reset();
+  EXPECT_EQ(Footprint::now(), before) << "whatever they were doing when they were killed";
   std::cout << lives << " lives, seed " << seed << '\n';
 }
 
 TEST_P(FabricProcess, NothingIsLeftBehind) {
-  const auto live = [&] {
-    begin(Behaviour::Echo);
-    fabric_->start();
-    EXPECT_TRUE(hears(1));
-    fabric_->send(peer, filled(1, 1 << 20));
-    EXPECT_TRUE(hears(2));
-    kill_child();
-    EXPECT_TRUE(loses(1));
-    bear();
-    EXPECT_TRUE(hears(3));
-    fabric_->send(peer, filled(2, 1 << 20));
-    EXPECT_TRUE(hears(4));
-    end();
-    heard_.reset();
-  };
   live();  // What libtorch starts on first use is not ours.
   const auto before = Footprint::now();
 

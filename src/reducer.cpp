@@ -4,7 +4,6 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -13,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "autograd/end_of_backward.h"
 #include "base/check.h"
 #include "collectives/session.h"
 
@@ -105,7 +105,7 @@ void Reducer::on_gradient(size_t parameter) {
   if (!round) {
     round = std::make_shared<Round>(*this);
     try {
-      torch::autograd::Engine::get_default_engine().queue_callback([round] { round->reducer->finish(*round, true); });
+      autograd::at_end_of_backward([round] { round->reducer->finish(*round, true); });
     } catch (const c10::Error&) {
       round->over = true;  // It has not begun.
       throw Error(

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "autograd/backward.h"
+#include "autograd/end_of_backward.h"
 #include "autograd/engine/opaque_node.h"
 #include "autograd/running_pass.h"
 #include "autograd/torch_compat.h"
@@ -161,7 +162,10 @@ class CheckpointNode final : public OpaqueNode {
       roots.push_back(outputs[i]);
       root_gradients.push_back(gradients[i]);
     }
-    if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
+    if (roots.empty()) return;
+    BackwardWithin within;
+    torch::autograd::backward(roots, root_gradients);
+    within.hand_on();
   }
 
   Tensors compute_again(const Tensors& inputs) {

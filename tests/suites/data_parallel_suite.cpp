@@ -3,6 +3,7 @@
 #include "suites/data_parallel_suite.h"
 
 #include <c10/core/GradMode.h>
+#include <farad/checkpoint.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/optim/sgd.h>
 
@@ -49,6 +50,43 @@ void expect_equal(Net& one, Net& other, double tolerance, const std::string& wha
   for (const auto& item : left) {
     EXPECT_TRUE(at::allclose(item.value(), right[item.key()], tolerance, tolerance)) << what << ": " << item.key();
   }
+}
+
+/// The same, but the layers that backward comes to first are computed again, each by a backward of its own within it.
+Tensor checkpointed_loss_of(Net& net, const Tensor& inputs) {
+  const auto first = net.first(inputs);
+  const auto second = checkpoint([&net](const Tensor& x) { return net.second(at::tanh(x)); }, first);
+  const auto third = checkpoint([&net](const Tensor& x) { return net.third(at::tanh(x)); }, second);
+  return (third - 0.3).pow(2).mean();
+}
+
+/// Each member has another number of batches, and joins; against one process, which sees those that are left.
+void expect_the_same_when_inputs_run_out(Group& workers, Tensor (&loss)(Net&, const Tensor&)) {
+  const int size = workers.size();
+  const auto batches = [](int rank) { return 1 + (rank * 2) % 5; };
+  const auto batch = [](int rank, int at) { return numbers({3, 3}, 10 * rank + at); };
+  Net alone;
+  auto optimizer = optimizer_of(alone);
+  for (int at = 0;; ++at) {
+    std::vector<Tensor> left;
+    for (int rank = 0; rank < size; ++rank) {
+      if (at < batches(rank)) left.push_back(batch(rank, at));
+    }
+    if (left.empty()) break;
+    step(alone, optimizer, [&] { return loss_of(alone, at::cat(left)); });
+  }
+  workers.each([&](Worker& worker) {
+    Net net;
+    DataParallel parallel(net, farad::Group(worker), small_buckets());
+    auto mine = optimizer_of(net);
+    for (int at = 0; at < batches(worker.rank()); ++at) {
+      step(net, mine, [&] { return loss(net, batch(worker.rank(), at)); });
+    }
+    parallel.join([&] { mine.step(); });
+    expect_equal(net, alone, 1e-12, std::to_string(size) + " at " + std::to_string(worker.rank()));
+    // And it goes on with all.
+    loss(net, batch(worker.rank(), 0)).backward();
+  });
 }
 
 }  // namespace
@@ -146,32 +184,39 @@ TEST_P(DataParallelSuite, NobodyWaitsUntilGradientsHaveGathered) {
 
 TEST_P(DataParallelSuite, MembersMayRunOutOfInputsAtDifferentTimes) {
   for (const int size : sizes()) {
-    const auto batches = [](int rank) { return 1 + (rank * 2) % 5; };
-    const auto batch = [](int rank, int at) { return numbers({3, 3}, 10 * rank + at); };
-    Net alone;
-    auto optimizer = optimizer_of(alone);
-    for (int at = 0;; ++at) {
-      std::vector<Tensor> left;
-      for (int rank = 0; rank < size; ++rank) {
-        if (at < batches(rank)) left.push_back(batch(rank, at));
-      }
-      if (left.empty()) break;
-      step(alone, optimizer, [&] { return loss_of(alone, at::cat(left)); });
-    }
     auto workers = start(size);
-    workers.each([&](Worker& worker) {
-      Net net;
-      DataParallel parallel(net, farad::Group(worker), small_buckets());
-      auto mine = optimizer_of(net);
-      for (int at = 0; at < batches(worker.rank()); ++at) {
-        step(net, mine, [&] { return loss_of(net, batch(worker.rank(), at)); });
-      }
-      parallel.join([&] { mine.step(); });
-      expect_equal(net, alone, 1e-12, std::to_string(size) + " at " + std::to_string(worker.rank()));
-      // And it goes on with all.
-      loss_of(net, batch(worker.rank(), 0)).backward();
-    });
+    expect_the_same_when_inputs_run_out(workers, loss_of);
   }
+}
+
+TEST_P(DataParallelSuite, ABackwardWithCheckpointsIsOneForThoseThatHaveJoined) {
+  auto workers = start(3);
+  expect_the_same_when_inputs_run_out(workers, checkpointed_loss_of);
+}
+
+TEST_P(DataParallelSuite, ABackwardThatFailsAfterACheckpointsIsHeardOfByTheOthers) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    Net net;
+    DataParallel parallel(net, farad::Group(worker), small_buckets());
+    const bool fails = worker.rank() == 1;
+    const auto hook = net.first->weight.register_hook([&](Tensor gradient) {
+      if (fails) throw std::runtime_error("no gradient today");
+      return gradient;
+    });
+    const auto act = [&] { checkpointed_loss_of(net, numbers({4, 3}, worker.rank())).backward(); };
+    if (fails) {
+      EXPECT_THROW(act(), std::exception);
+    } else {
+      EXPECT_THAT(message_of<Aborted>(act), testing::HasSubstr("its backward failed before all gradients were there"));
+    }
+    net.first->weight.remove_hook(hook);
+    for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();
+    checkpointed_loss_of(net, numbers({4, 3}, worker.rank())).backward();
+    Net alone;
+    loss_of(alone, at::cat({numbers({4, 3}, 0), numbers({4, 3}, 1)})).backward();
+    EXPECT_TRUE(at::allclose(net.third->weight.grad(), alone.third->weight.grad(), 1e-12, 1e-12));
+  });
 }
 
 TEST_P(DataParallelSuite, BucketsMayTravelInSixteenBits) {

@@ -31,6 +31,14 @@ char* place_in(const at::Tensor& flat, int64_t element) {
   return static_cast<char*>(flat.data_ptr()) + element * static_cast<int64_t>(flat.element_size());
 }
 
+/// It is read as the bucket that it is the sum of, whatever hook has made it.
+void check_sum(const at::Tensor& sum, const at::Tensor& flat) {
+  FARAD_CHECK(sum.defined(), "[data_parallel] DataParallelOptions::hook gave an undefined tensor for a bucket");
+  FARAD_CHECK(sum.sizes() == flat.sizes() && sum.scalar_type() == flat.scalar_type() && sum.layout() == flat.layout(),
+              "[data_parallel] DataParallelOptions::hook gave ", sum.scalar_type(), " ", sum.sizes(),
+              " for a bucket of ", flat.scalar_type(), " ", flat.sizes());
+}
+
 }  // namespace
 
 /// Tells that the gradient of one parameter is there.
@@ -196,6 +204,7 @@ bool Reducer::average(Round& round, bool with_gradients) {
   }
   for (size_t i = 0; i < buckets_.size(); ++i) {
     auto mean = round.sums[i].wait();
+    check_sum(mean, round.flats[i]);
     if (weight != 0) {
       if (weight != 1) mean = mean.div(weight);
       take(mean, buckets_[i], heard, with_gradients);

@@ -18,7 +18,8 @@ namespace detail {
 class Reducer;
 }
 
-/// How a bucket of gradients, which is one flat tensor, is summed over all members.
+/// How a bucket of gradients, which is one flat tensor, is summed over all members: into one of the same length and
+/// dtype.
 using BucketHook = std::function<Future<at::Tensor>(Group& group, at::Tensor bucket)>;
 
 /// As it is.

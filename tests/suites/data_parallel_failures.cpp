@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "suites/data_parallel_suite.h"
@@ -106,6 +107,27 @@ TEST_P(DataParallelSuite, BackwardsThatItIsNotForAreRefused) {
   const auto quiet = parallel.no_sync();
   recorded();
   for (auto& parameter : net.parameters()) parameter.mutable_grad().reset();  // Each holds the graph that holds it.
+}
+
+TEST_P(DataParallelSuite, AHookThatGivesSomethingElseThanTheBucketsSumIsRefused) {
+  auto workers = start(2);
+  const std::function<Tensor(const Tensor&)> wrongs[] = {
+      [](const Tensor& sum) { return sum.narrow(0, 0, 1); },
+      [](const Tensor& sum) { return at::cat({sum, sum}); },
+      [](const Tensor& sum) { return sum.to(at::kFloat); },
+      [](const Tensor&) { return Tensor(); },
+  };
+  for (const auto& wrong : wrongs) {
+    workers.each([&](Worker& worker) {
+      Net net;
+      DataParallel parallel(net, farad::Group(worker), small_buckets([&](farad::Group& group, const Tensor& bucket) {
+                              return sum_bucket(group, bucket).then([&](const Tensor& sum) { return wrong(sum); });
+                            }));
+      for (auto& parameter : net.parameters()) parameter.mutable_grad() = at::zeros_like(parameter);
+      const auto text = message_of<Error>([&] { loss_of(net, numbers({4, 3}, worker.rank())).backward(); });
+      EXPECT_THAT(text, HasSubstr("DataParallelOptions::hook gave"));
+    });
+  }
 }
 
 TEST_P(DataParallelSuite, AMemberThatIsLostFailsTheOthersBackward) {

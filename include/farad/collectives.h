@@ -46,7 +46,9 @@ enum class Op { Sum, Mean, Max, Min, Product };
 ///
 /// **Errors.** Members that come with different operations, shapes, dtypes or roots all get an Error that says who did
 /// what. If one does not come there is a Timeout that names it, after `timeout`; if one is lost, PeerLost, and the
-/// group is of no use any more: make one of the survivors.
+/// group is of no use any more: make one of the survivors. In a pass of a Context that timeout does not count, but only
+/// the pass's own (BackwardOptions::timeout), and whatever goes wrong, also that a member is lost, is Aborted, as in
+/// every pass that fails; the message says the same.
 ///
 /// Results are the same on every member and in every run, to the bit: sums are formed in the order of the members.
 /// Inputs may be changed as soon as the call returns, or its future is ready; results share no memory with them.

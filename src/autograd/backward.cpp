@@ -28,7 +28,8 @@ std::string message_of(const LocalContext& context, const Part& part) {
 std::string waits_of(const Part& part) {
   std::string names;
   for (const auto& deferred : part.deferred) {
-    if (deferred.begun.load() && !deferred.over.load()) names += (names.empty() ? "" : ", ") + deferred.node->name();
+    if (!deferred.begun.load() || deferred.over.load()) continue;
+    names += (names.empty() ? "" : "; ") + deferred.node->waits_for(deferred.which);
   }
   return names.empty() ? "" : "; it waits for others in " + names;
 }

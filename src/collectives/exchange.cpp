@@ -80,6 +80,10 @@ class ExchangeNode final : public autograd::DeferredNode {
     if (!begun) session_->say_failed(back.path, back.to, why);
     session_->abandon(back.path);
   }
+  std::string waits_for(uint64_t which) const override {
+    const auto missing = session_->who_is_missing(backward(which, {}).path);
+    return full_name() + (missing.empty() ? "" : ": ") + missing;
+  }
   void end() override {
     if (!ended_.exchange(true)) session_->say_ended(path_, creditors(), fired_.load());
   }

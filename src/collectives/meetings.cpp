@@ -154,15 +154,8 @@ void Meetings::expire(const Path& path, const std::string& span, const std::map<
                       Effects& out) {
   const auto found = boxes_.find(path);
   if (found == boxes_.end() || !found->second.open) return;
-  std::string who, where;
-  for (const int member : found->second.missing) {
-    who += (who.empty() ? "" : ", ") + name_of_(member);
-    auto instead = heard_of(member);
-    if (const auto other = elsewhere.find(member); instead.empty() && other != elsewhere.end()) instead = other->second;
-    if (!instead.empty()) where += " (" + name_of_(member) + " came to " + instead + ")";
-  }
   finish(found,
-         {base::Code::Timeout, what(path, found->second.own) + ": " + who + " did not come in " + span + where +
+         {base::Code::Timeout, what(path, found->second.own) + ": " + who_is_missing(path, " in " + span, elsewhere) +
                                    "; every member has to call it"},
          true, out);
 }
@@ -260,6 +253,20 @@ std::string Meetings::mismatch(const Path& path, const Box& box) const {
 std::string Meetings::text_of(const Signature& signature, const Path& path) {
   const std::string after = path[1] < section ? "" : " after failure " + std::to_string(path[1] / section);
   return to_text(signature) + ", number " + std::to_string(path[1] % section) + after;
+}
+
+std::string Meetings::who_is_missing(const Path& path, const std::string& when,
+                                     const std::map<int, std::string>& elsewhere) const {
+  const auto found = boxes_.find(path);
+  if (found == boxes_.end() || found->second.missing.empty()) return {};
+  std::string who, where;
+  for (const int member : found->second.missing) {
+    who += (who.empty() ? "" : ", ") + name_of_(member);
+    auto instead = heard_of(member);
+    if (const auto other = elsewhere.find(member); instead.empty() && other != elsewhere.end()) instead = other->second;
+    if (!instead.empty()) where += " (" + name_of_(member) + " came to " + instead + ")";
+  }
+  return who + " did not come" + when + where;
 }
 
 std::string Meetings::heard_of(int member) const {

@@ -79,6 +79,9 @@ class Meetings {
   /// All that wait, and all that will.
   void close(const base::Status& why, Effects& out);
 
+  /// `rank 1 (worker1) did not come (rank 1 (worker1) came to ...)`, of those that are waited for there; empty if none.
+  std::string who_is_missing(const Path& path, const std::string& when,
+                             const std::map<int, std::string>& elsewhere) const;
   /// What that member has come to and nobody here waits in; empty if nothing.
   std::string heard_of(int member) const;
   size_t kept() const { return boxes_.size(); }  ///< meetings that somebody came to, or waits in, and are not over

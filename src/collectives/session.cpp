@@ -135,6 +135,14 @@ std::string Session::heard_of(base::Rank rank) {
   return meetings_.heard_of(member);
 }
 
+std::string Session::who_is_missing(const Path& path) {
+  const auto alive = services_.life().lock();
+  if (!alive) return {};
+  const auto elsewhere = heard_elsewhere();  // Before the lock: see Attendance::wait.
+  base::Lock lock(mutex_);
+  return meetings_.who_is_missing(path, "", elsewhere);
+}
+
 struct Session::Attendance::Awaited {
   std::shared_ptr<net::Waiter> waiter;
   Outcome outcome;

@@ -115,6 +115,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// short.
   void start(Request request, std::function<void(Outcome)> done);
 
+  /// Who has not come to that meeting here, and where those are instead, as far as that is known; for messages.
+  std::string who_is_missing(const Path& path);
   /// To which operation that worker has come that nobody here takes part in yet; empty if none is known.
   std::string heard_of(base::Rank rank);
 

@@ -225,17 +225,18 @@ TEST_P(CollectivesSuite, APassThatFailsFailsThoseThatWaitForIt) {
   });
 }
 
-TEST_P(CollectivesSuite, APassWhosePartnerDoesNotBeginOneEndsByItsTimeoutAndNamesTheOperation) {
-  auto workers = start(2);
+TEST_P(CollectivesSuite, APassWhosePartnerDoesNotBeginOneEndsByItsTimeoutAndNamesTheOperationAndThePartner) {
+  auto workers = start(3);
   workers.each([](Worker& worker) {
     farad::Group group(worker);
     auto x = at::ones({2}).requires_grad_();
     Context context(worker);
+    group.barrier();
     const auto sum = group.all_reduce(x);
-    if (group.rank() == 0) {
+    if (group.rank() != 1) {
       const auto text = message_of<Aborted>([&] { context.backward({sum.sum()}, {.timeout = 2s}); });
-      EXPECT_THAT(text,
-                  HasSubstr("not done in 2000 ms; it waits for others in backward of all_reduce(Sum, float32 [2])"));
+      EXPECT_THAT(text, HasSubstr("not done in 2000 ms; it waits for others in backward of all_reduce(Sum, float32 "
+                                  "[2]), number 1 of group {0, 1, 2}: rank 1 (worker1) did not come"));
     }
     worker.barrier();  // The other one's context has not ended yet.
   });

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "autograd/ids.h"
 #include "base/status.h"
@@ -27,6 +28,8 @@ class DeferredNode : public torch::autograd::Node {
   virtual void begin(uint64_t which, torch::autograd::variable_list gradients, std::function<void(Result)> done) = 0;
   /// The pass has failed. `begun`: it came here, and may or may not have heard of the result. Any thread.
   virtual void give_up(uint64_t which, bool begun, const base::Status& why) = 0;
+  /// For messages, while it has begun and is not done: what that is, and whom it waits for. Any thread.
+  virtual std::string waits_for(uint64_t which) const = 0;
   /// The context that it was recorded in has ended: no pass will come. Any thread.
   virtual void end() = 0;
   /// One of its inputs, which belongs to no tensor: where passes come in.

@@ -3,14 +3,19 @@
 #include <ATen/ATen.h>
 #include <farad/autograd.h>
 #include <farad/collectives.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "collectives/operations.h"
 #include "sim/simulation.h"
+#include "suites/collectives_operations.h"
 #include "suites/seeds.h"
 #include "worker_core.h"
 
@@ -18,7 +23,8 @@ namespace farad::test {
 namespace {
 
 using namespace std::chrono_literals;
-using at::Tensor;
+using testing::AllOf;
+using testing::HasSubstr;
 
 Tensor numbers(int rank, int which) { return at::arange(3, at::kDouble) + rank + 0.1 * which; }
 
@@ -56,6 +62,37 @@ TEST(SimulatedGroups, ComputeTheSameInWhateverOrderMessagesCome) {
   });
 }
 
+TEST(SimulatedGroups, GiveTheSameGradientsOfEveryOperationInWhateverOrderMessagesCome) {
+  for_each_seed(150, [](uint64_t seed) {
+    const int size = 2 + static_cast<int>(seed % 4);
+    auto operations = all_operations(seed % 3 == 0);
+    std::shuffle(operations.begin(), operations.end(), std::mt19937_64(seed));
+    operations.resize(5);
+    std::vector<Expected> expected;
+    for (const auto& operation : operations) expected.push_back(in_one_process(operation, size));
+    Simulation simulation(seed, {.size = size});
+    simulation.run([&](Worker& worker) {
+      farad::Group group(worker);
+      const int rank = group.rank();
+      Context context(worker);
+      // It must lead somewhere, also where a member has no part in the results.
+      Tensor loss = at::zeros({}, at::kDouble).requires_grad_();
+      std::vector<Tensors> inputs;
+      for (const auto& operation : operations) {
+        inputs.push_back(leaves(operation.inputs(rank, size)));
+        loss = loss + loss_of(operation.together(group, inputs.back()), rank);
+      }
+      context.backward({loss});
+      for (size_t i = 0; i < operations.size(); ++i) {
+        Tensors gradients;
+        for (const auto& input : inputs[i]) gradients.push_back(context.gradient(input));
+        expect_same(gradients, expected[i].first[rank], 1e-12, operations[i].name);
+      }
+      group.barrier();
+    });
+  });
+}
+
 constexpr int members = 4;
 
 /// One of them crashes while all of them go on with `operation`; the others hear of it, and compute without it.
@@ -70,6 +107,9 @@ void lose_one(uint64_t seed, const std::function<std::function<void()>(Worker&)>
           for (int i = 0; i < 100'000; ++i) operate();
           ADD_FAILURE() << "worker" << worker.rank() << " has not heard of the crash";
         } catch (const PeerLost&) {
+        } catch (const Aborted& aborted) {  // A pass, which says why.
+          EXPECT_THAT(aborted.what_without_backtrace(),
+                      AllOf(HasSubstr("(worker" + std::to_string(victim) + ")"), HasSubstr("is lost")));
         }
         std::vector<int> left;
         for (int rank = 0; rank < members; ++rank) {
@@ -94,6 +134,21 @@ TEST(SimulatedGroups, SurvivorsOfACrashHearOfItAndGoOn) {
     lose_one(seed, [](Worker& worker) {
       const auto group = std::make_shared<farad::Group>(worker);
       return [group] { group->all_reduce(numbers(group->rank(), 0)); };
+    });
+  });
+}
+
+TEST(SimulatedGroups, SurvivorsOfACrashInPassesOfTheirContextsHearOfItAndGoOn) {
+  for_each_seed(100, [](uint64_t seed) {
+    lose_one(seed, [](Worker& worker) {
+      const auto group = std::make_shared<farad::Group>(worker);
+      return [group, &worker] {
+        auto x = numbers(group->rank(), 0).requires_grad_();
+        Context context(worker);
+        const auto sum = group->all_reduce(x);
+        context.backward({sum.sum()});
+        EXPECT_TRUE(at::equal(context.gradient(x), at::full({3}, members, at::kDouble)));
+      };
     });
   });
 }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "suites/collectives_suite.h"
 
@@ -39,32 +40,62 @@ TEST_P(CollectivesSuite, InputsThatAreNotContiguousGiveTheSameGradients) {
   }
 }
 
-TEST_P(CollectivesSuite, GradientsOfComplexNumbersAndOfHalfPrecisionAreThoseOfOneProcess) {
+namespace {
+
+/// Rows of a tensor, and what becomes of those of all members.
+struct Way {
+  std::string name;
+  std::function<Tensors(farad::Group&, const Tensor&)> together;
+  std::function<Tensors(const Tensors& all, int rank)> alone;
+};
+
+Tensor reduced(const Tensors& tensors, Op op) {
+  if (op == Op::Max) return at::stack(tensors).amax(0);
+  if (op == Op::Min) return at::stack(tensors).amin(0);
+  auto result = tensors[0];
+  for (size_t i = 1; i < tensors.size(); ++i) result = op == Op::Product ? result * tensors[i] : result + tensors[i];
+  return op == Op::Mean ? result / static_cast<double>(tensors.size()) : result;
+}
+
+std::vector<Way> ways_of(at::ScalarType type) {
+  std::vector<Way> ways{{"all_gather", [](farad::Group& group, const Tensor& x) { return group.all_gather(x); },
+                         [](const Tensors& all, int) { return all; }}};
+  for (const Op op : {Op::Sum, Op::Mean, Op::Max, Op::Min, Op::Product}) {
+    if (at::isComplexType(type) && (op == Op::Max || op == Op::Min)) continue;
+    const auto number = " by Op " + std::to_string(static_cast<int>(op));
+    ways.push_back({"all_reduce" + number,
+                    [op](farad::Group& group, const Tensor& x) { return Tensors{group.all_reduce(x, op)}; },
+                    [op](const Tensors& all, int) { return Tensors{reduced(all, op)}; }});
+    ways.push_back({"reduce" + number,
+                    [op](farad::Group& group, const Tensor& x) { return Tensors{group.reduce(x, 1, op)}; },
+                    [op](const Tensors& all, int rank) { return rank == 1 ? Tensors{reduced(all, op)} : Tensors(); }});
+    ways.push_back(
+        {"reduce_scatter" + number,
+         [op](farad::Group& group, const Tensor& x) { return Tensors{group.reduce_scatter(x.unbind(), op)}; },
+         [op](const Tensors& all, int rank) {
+           Tensors rows;
+           for (const auto& each : all) rows.push_back(each[rank]);
+           return Tensors{reduced(rows, op)};
+         }});
+  }
+  return ways;
+}
+
+}  // namespace
+
+TEST_P(CollectivesSuite, GradientsByEveryOpOfEveryDtypeAreThoseOfOneProcess) {
   constexpr int size = 3;
   struct Kind {
     at::ScalarType type, wide;
     double tolerance;
   };
-  struct Way {
-    const char* name;
-    std::function<Tensors(farad::Group&, const Tensor&)> together;
-    std::function<Tensors(const Tensors&)> alone;
-  };
-  const Way ways[] = {
-      {"all_reduce Sum", [](farad::Group& group, const Tensor& x) { return Tensors{group.all_reduce(x)}; },
-       [](const Tensors& all) { return Tensors{all[0] + all[1] + all[2]}; }},
-      {"all_reduce Product",
-       [](farad::Group& group, const Tensor& x) { return Tensors{group.all_reduce(x, Op::Product)}; },
-       [](const Tensors& all) { return Tensors{all[0] * all[1] * all[2]}; }},
-      {"all_gather", [](farad::Group& group, const Tensor& x) { return group.all_gather(x); },
-       [](const Tensors& all) { return all; }},
-  };
   auto workers = start(size);
-  for (const auto& kind : {Kind{at::kComplexDouble, at::kComplexDouble, 1e-12}, Kind{at::kHalf, at::kDouble, 4e-3},
-                           Kind{at::kBFloat16, at::kDouble, 3e-2}}) {
+  for (const auto& kind : {Kind{at::kComplexDouble, at::kComplexDouble, 1e-12},
+                           Kind{at::kComplexFloat, at::kComplexDouble, 1e-5}, Kind{at::kFloat, at::kDouble, 1e-5},
+                           Kind{at::kHalf, at::kDouble, 4e-3}, Kind{at::kBFloat16, at::kDouble, 3e-2}}) {
     const auto input_of = [&](int rank) {
-      const auto real = numbers({2, 3}, rank);
-      const auto input = at::isComplexType(kind.type) ? at::complex(real, numbers({2, 3}, rank, 1)) : real;
+      const auto real = numbers({size, 2}, rank);
+      const auto input = at::isComplexType(kind.type) ? at::complex(real, numbers({size, 2}, rank, 1)) : real;
       return input.to(kind.type).requires_grad_();
     };
     const auto loss_in = [&](const Tensors& results, int rank) {
@@ -75,20 +106,21 @@ TEST_P(CollectivesSuite, GradientsOfComplexNumbersAndOfHalfPrecisionAreThoseOfOn
       }
       return loss;
     };
-    for (const auto& way : ways) {
+    for (const auto& way : ways_of(kind.type)) {
       Tensors all;
       for (int rank = 0; rank < size; ++rank) all.push_back(input_of(rank));
       Tensor total = at::zeros({}, at::kDouble);
-      for (int rank = 0; rank < size; ++rank) total = total + loss_in(way.alone(all), rank);
+      for (int rank = 0; rank < size; ++rank) total = total + loss_in(way.alone(all, rank), rank);
       backward({total});
       workers.each([&](Worker& worker) {
         farad::Group group(worker);
         const int rank = group.rank();
         const auto x = input_of(rank);
         backward({loss_in(way.together(group, x), rank)});
+        ASSERT_TRUE(x.grad().defined()) << way.name;
         EXPECT_EQ(x.grad().scalar_type(), kind.type);
         expect_same({x.grad().to(kind.wide)}, {all[rank].grad().to(kind.wide)}, kind.tolerance,
-                    std::string(way.name) + " of " + c10::toString(kind.type));
+                    way.name + " of " + c10::toString(kind.type));
       });
     }
   }

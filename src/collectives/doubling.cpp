@@ -33,7 +33,8 @@ class Doubling {
                                   {round++, distance == 1 ? steps_.others() : std::vector<int>{}});
       const auto came = steps_.finish(meeting);
       gradient = steps_.somebody_wants_a_gradient(came);
-      inputs_.narrow(0, distance, count).copy_(came.at(from).tensor);
+      auto theirs = inputs_.narrow(0, distance, count);
+      theirs.copy_(steps_.taken(came, from, theirs));
     }
     if (gradient) return {};
     std::vector<Tensor> in_order;

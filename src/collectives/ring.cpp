@@ -63,9 +63,9 @@ class Ring {
     auto sent = steps_.begin(number, {after_}, {}, [&](int) { return tensor; });
     steps_.finish(sent);
   }
-  Tensor receive(uint64_t number) {
+  Tensor receive(uint64_t number, const Tensor& expected) {
     auto awaited = steps_.begin(number, {}, {before_}, [](int) { return Tensor(); });
-    return steps_.finish(awaited).at(before_).tensor;
+    return steps_.taken(steps_.finish(awaited), before_, expected);
   }
 
   void reduce(int64_t piece) {
@@ -75,7 +75,7 @@ class Ring {
       return send(number_of(piece, 0), own);
     }
     auto result = piece_of_result(piece);
-    const auto so_far = receive(number_of(piece, before_));
+    const auto so_far = receive(number_of(piece, before_), own);
     // The mean is that of all, so it is formed at the end.
     reduce_into(result, {so_far, own}, op_ == Op::Mean ? Op::Sum : op_);
     if (op_ == Op::Mean && is_last()) result.div_(static_cast<double>(steps_.members()));
@@ -90,7 +90,7 @@ class Ring {
   void take_around(int64_t piece) {
     if (is_last()) return;
     auto result = piece_of_result(piece);
-    result.copy_(receive(number_of(piece, steps_.members() + before_)));
+    result.copy_(receive(number_of(piece, steps_.members() + before_), result));
     if (!passes_on()) return;
     ++returned_;
     send(number_of_return(piece), result);

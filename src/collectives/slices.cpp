@@ -61,9 +61,10 @@ class Slices {
   }
 
   void reduce(int64_t step, Steps::Came came) {
+    const auto own = slice(input_, step, steps_.rank());
     std::vector<Tensor> pieces;
     for (int member = 0; member < steps_.members(); ++member) {
-      pieces.push_back(member == steps_.rank() ? slice(input_, step, member) : std::move(came.at(member).tensor));
+      pieces.push_back(member == steps_.rank() ? own : steps_.taken(came, member, own));
     }
     reduced_ = result_->reduce(slice(result_->whole(), step, steps_.rank()), pieces, op_);
   }
@@ -74,8 +75,9 @@ class Slices {
   }
 
   void take(int64_t step, const Steps::Came& came) {
-    for (const auto& [member, contribution] : came) {
-      result_->put(slice(result_->whole(), step, member), contribution.tensor);
+    for (const int member : steps_.others()) {
+      const auto piece = slice(result_->whole(), step, member);
+      result_->put(piece, steps_.taken(came, member, piece));
     }
   }
 

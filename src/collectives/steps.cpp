@@ -4,9 +4,19 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "base/check.h"
+
 namespace farad::collectives {
+namespace {
+
+std::string text_of(const at::Tensor& tensor) {
+  return tensor.defined() ? c10::str(tensor.scalar_type(), " ", tensor.sizes()) : "nothing";
+}
+
+}  // namespace
 
 Steps::Steps(const Ticket& ticket, Signature signature, bool requires_grad)
     : ticket_(ticket),
@@ -44,6 +54,17 @@ Steps::Came Steps::finish(Session::Attendance& attendance) {
   reserve();
   outcome.status.raise();
   return std::move(outcome.came);
+}
+
+at::Tensor Steps::taken(const Came& came, int member, const at::Tensor& expected) const {
+  const auto found = came.find(member);
+  const auto tensor = found == came.end() ? at::Tensor() : found->second.tensor;
+  FARAD_CHECK(tensor.defined() && tensor.sizes() == expected.sizes() &&
+                  tensor.scalar_type() == expected.scalar_type() && tensor.layout() == at::kStrided && tensor.is_cpu(),
+              "[collectives] ", Meetings::text_of(signature_, ticket_.exchange(first_meeting)), " of ",
+              to_text(session_.id()), ": ", session_.name_of(member), " sent ", text_of(tensor), " and not ",
+              text_of(expected));
+  return tensor;
 }
 
 void Steps::fail(uint64_t which, const std::vector<int>& members, const base::Status& why) {

@@ -36,6 +36,8 @@ class Steps {
                             const std::function<at::Tensor(int member)>& gives, Session::Chain chain = {});
   /// Waits, and throws what went wrong.
   Came finish(Session::Attendance& attendance);
+  /// What that member has sent; throws if it is not like `expected`, as which it will be read.
+  at::Tensor taken(const Came& came, int member, const at::Tensor& expected) const;
   /// Those that wait for this member there do so in vain.
   void fail(uint64_t which, const std::vector<int>& members, const base::Status& why);
 

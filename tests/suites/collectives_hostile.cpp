@@ -1,0 +1,79 @@
+// What comes of a member that does not keep to the protocol: it is named, and nothing is read that was not sent.
+
+#include <ATen/ATen.h>
+
+#include <utility>
+#include <vector>
+
+#include "collectives/operations.h"
+#include "collectives/steps.h"
+#include "suites/collectives_algorithms.h"
+#include "suites/collectives_suite.h"
+#include "wire/dtype.h"
+
+namespace farad::test {
+namespace {
+
+using collectives::Algorithms;
+using collectives::Letter;
+using collectives::Session;
+using testing::HasSubstr;
+
+constexpr int64_t elements = 1000;
+
+/// What one member of two sends the other, in which meeting of an all_reduce; whatever it says it is.
+struct Forgery {
+  uint64_t meeting;
+  Tensor tensor;
+  bool requires_grad = false;
+};
+
+void send(const std::shared_ptr<Session>& session, const collectives::Path& operation, const Forgery& forgery) {
+  collectives::Signature signature{collectives::Operation::AllReduce, 0, 0, wire::dtype_to_wire(at::kFloat), {}, false};
+  if (forgery.meeting == collectives::first_meeting) signature.shapes = {{elements}};
+  auto path = operation;
+  path.push_back(forgery.meeting);
+  auto sent = session->attend({path, signature, {forgery.tensor, {}}, {forgery.requires_grad, false}, {0}, {}});
+  sent.wait().status.raise();
+}
+
+}  // namespace
+
+TEST_P(CollectivesSuite, AMemberThatSendsLessThanItSaysIsNamed) {
+  struct Case {
+    const char* name;
+    Algorithms algorithms;
+    std::vector<Forgery> sends;
+  };
+  const auto few = at::ones({3}), half = at::ones({elements / 2});
+  const Algorithms ring{.slices_from = 0, .large = Algorithms::Large::Ring};
+  const Case cases[] = {
+      {"a slice", {.slices_from = 0}, {{0, few}}},
+      {"a reduced slice", {.slices_from = 0}, {{0, half}, {2, few}}},
+      {"a reduced slice, past the cache", {.slices_from = 0, .stream_from = 0}, {{0, half}, {2, few}}},
+      {"a slice of another dtype", {.slices_from = 0}, {{0, half.to(at::kByte)}}},
+      {"no slice at all", {.slices_from = 0}, {{0, {}}}},
+      {"a piece of a ring", ring, {{0, {}}, {5, few}}},
+      {"a round of doubling", by_doubling, {{0, few.view({1, 3})}}},
+  };
+  auto workers = start(2);
+  for (const auto& each : cases) {
+    workers.each([&](Worker& worker) {
+      const auto session = session_of(worker, each.algorithms);
+      if (worker.rank() == 1) {
+        const auto operation = session->begin(0);
+        for (const auto& forgery : each.sends) send(session, operation, forgery);
+        worker.barrier();
+        session->end(operation);
+        return;
+      }
+      const auto text = message_of<Error>(
+          [&] { collectives::all_reduce(collectives::Ticket(session), at::ones({elements}), Op::Sum); });
+      EXPECT_THAT(text, HasSubstr("all_reduce(Sum, float32 [1000]), number 0 of group {0, 1}: rank 1 (worker1) sent "))
+          << each.name;
+      worker.barrier();
+    });
+  }
+}
+
+}  // namespace farad::test

@@ -7,7 +7,7 @@ namespace farad::collectives {
 std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout,
                                        const Algorithms& algorithms) {
   std::shared_ptr<Session> session;
-  decltype(early_)::mapped_type early;
+  EarlyLetters::Letters early;
   decltype(lost_) lost;
   base::Status closed;
   {
@@ -16,9 +16,12 @@ std::shared_ptr<Session> Service::make(std::vector<uint16_t> ranks, int rank, st
     session = std::make_shared<Session>(id, rank, timeout, services_, algorithms);
     std::erase_if(sessions_, [](const auto& entry) { return entry.second.expired(); });
     sessions_.emplace(id, session);
-    if (auto found = early_.extract(id)) early = std::move(found.mapped());
+    early = early_.take(id);
     lost = lost_;
     closed = closed_;
+    for (const auto rank : id.ranks) {
+      if (closed.ok() && early_.has_overrun(base::Rank(rank))) closed = why_overrun(base::Rank(rank));
+    }
   }
   if (!closed.ok()) session->close(closed);
   for (const auto& [rank, life] : lost) session->on_lost({rank, life.first}, life.second);
@@ -36,15 +39,38 @@ void Service::on_message(net::Peer from, wire::Message&& message) {
     if (found == sessions_.end()) {
       const auto made = made_.find(letter.group.ranks);
       const bool to_come = made == made_.end() || letter.group.number >= made->second;
-      if (to_come) {
-        auto& kept = early_[letter.group];
-        kept.emplace_back(from, std::move(letter));
-      }
-      return;
+      if (!to_come || !closed_.ok() || early_.keep(from, letter) != EarlyLetters::Fate::TooMuch) return;
+    } else {
+      session = found->second.lock();
+      if (!session) return;
     }
-    session = found->second.lock();
   }
-  if (session) session->on_letter(from, std::move(letter));
+  if (!session) return refuse(letter, why_overrun(from.rank));
+  session->on_letter(from, std::move(letter));
+}
+
+/// Its sender and the other members hear that what it is of fails here, instead of waiting for this worker.
+void Service::refuse(const Letter& letter, const base::Status& why) {
+  if (letter.kind != Letter::Kind::Contribution) return;
+  Letter answer;
+  answer.kind = Letter::Kind::Failed;
+  answer.group = letter.group;
+  answer.path = letter.path;
+  answer.code = why.code();
+  answer.why = why.message();
+  const auto self = services_.fabric.self().rank;
+  for (const auto rank : letter.group.ranks) {
+    if (rank == self.value || rank >= services_.fabric.size()) continue;  // A foreign program may name any.
+    // Whoever is lost needs not hear it.
+    (void)services_.fabric.post(base::Rank(rank), encode(answer)).status;
+  }
+}
+
+base::Status Service::why_overrun(base::Rank rank) const {
+  return {base::Code::Invalid, "[collectives] rank " + std::to_string(rank.value) + " (" + services_.name_of(rank) +
+                                   ") sent more than " + std::to_string(services_.early_bytes >> 20) +
+                                   " MiB for groups that rank " + std::to_string(services_.fabric.self().rank.value) +
+                                   " had not made: every member makes its groups before others go far ahead"};
 }
 
 std::string Service::heard_of(base::Rank rank, const Session& asks) {
@@ -52,17 +78,8 @@ std::string Service::heard_of(base::Rank rank, const Session& asks) {
     if (session.get() == &asks) continue;
     if (auto heard = session->heard_of(rank); !heard.empty()) return heard + " of " + to_text(session->id());
   }
-  std::string heard;
   base::Lock lock(mutex_);
-  for (const auto& [id, letters] : early_) {
-    for (const auto& [from, letter] : letters) {
-      if (from.rank != rank || letter.kind != Letter::Kind::Contribution) continue;
-      if (letter.contribution.signature.operation == Operation::Send) continue;
-      heard = Meetings::text_of(letter.contribution.signature, letter.path) + " of a " + to_text(id) +
-              " that was not made here";
-    }
-  }
-  return heard;
+  return early_.heard_of(rank);
 }
 
 std::vector<std::shared_ptr<Session>> Service::all() {
@@ -78,6 +95,7 @@ void Service::on_lost(net::Peer peer, const base::Status& why) {
   {
     base::Lock lock(mutex_);
     lost_.insert_or_assign(peer.rank, std::pair(peer.incarnation, why));
+    early_.forgive(peer.rank);
   }
   for (const auto& session : all()) session->on_lost(peer, why);
 }
@@ -87,6 +105,7 @@ void Service::close() {
   {
     base::Lock lock(mutex_);
     closed_ = why;
+    early_.clear();
   }
   for (const auto& session : all()) session->close(why);
 }

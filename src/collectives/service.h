@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "collectives/early_letters.h"
 #include "collectives/session.h"
 #include "rpc/mailbox.h"
 
@@ -14,7 +15,8 @@ namespace farad::collectives {
 /// The groups of one worker. Any thread, unless Mailbox says otherwise.
 class Service final : public rpc::Mailbox {
  public:
-  explicit Service(Services services) : services_(std::move(services)) {}
+  explicit Service(Services services)
+      : services_(std::move(services)), early_(services_.fabric.self().rank, services_.early_bytes) {}
 
   /// `rank` is the place of this worker among `ranks`.
   std::shared_ptr<Session> make(std::vector<uint16_t> ranks, int rank, std::chrono::milliseconds timeout,
@@ -30,6 +32,8 @@ class Service final : public rpc::Mailbox {
 
  private:
   std::vector<std::shared_ptr<Session>> all();
+  void refuse(const Letter& letter, const base::Status& why);
+  base::Status why_overrun(base::Rank rank) const;
 
   const Services services_;
   base::Mutex mutex_;
@@ -38,8 +42,7 @@ class Service final : public rpc::Mailbox {
   std::map<std::vector<uint16_t>, uint64_t> made_ GUARDED_BY(mutex_);  // by ranks: how many
   // The latest life of each that was lost, with why: groups made later hear of it too.
   std::map<base::Rank, std::pair<base::Incarnation, base::Status>> lost_ GUARDED_BY(mutex_);
-  // Of groups that this worker has not made yet.
-  std::map<GroupId, std::vector<std::pair<net::Peer, Letter>>> early_ GUARDED_BY(mutex_);
+  EarlyLetters early_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farad::collectives

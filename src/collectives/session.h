@@ -33,6 +33,8 @@ struct Services {
   std::function<std::string(base::Rank, const Session& asks)> heard_elsewhere;
   /// For what reductions make of their inputs.
   std::shared_ptr<wire::BufferPool> results = wire::BufferPool::make(size_t{512} << 20);
+  /// Most that is kept of what one worker sends for groups that were not made here yet.
+  size_t early_bytes = size_t{1} << 30;
 };
 
 /// One worker's place in one group: sends what it contributes, and waits for what the others do. Any thread.

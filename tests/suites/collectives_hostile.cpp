@@ -76,4 +76,25 @@ TEST_P(CollectivesSuite, AMemberThatSendsLessThanItSaysIsNamed) {
   }
 }
 
+TEST_P(CollectivesSuite, AMemberThatRunsFarAheadOfTheOthersGroupsIsRefusedByName) {
+  auto workers = start(2);
+  // Two letters of 2 GiB, as they look; no such memory is there.
+  const auto large = at::ones({1}).expand({int64_t{1} << 29});
+  auto& groups = detail::WorkerCore::of(workers[0]).groups();
+  for (uint64_t number = 0; number < 2; ++number) {
+    Letter letter;
+    letter.group = {0, {0, 1}};
+    letter.path = {0, number, 0};
+    letter.contribution.tensor = large;
+    groups.on_message({base::Rank(1), base::Incarnation(1)}, collectives::encode(letter));
+  }
+  const auto why = HasSubstr("rank 1 (worker1) sent more than 1024 MiB for groups that rank 0 had not made");
+  farad::Group theirs(workers[1]);
+  EXPECT_THAT(message_of<Error>([&] { theirs.barrier(); }), why);
+  farad::Group mine(workers[0]);
+  EXPECT_THAT(message_of<Error>([&] { mine.barrier(); }), why);
+  farad::Group with_others(workers[0], {0});
+  EXPECT_EQ(with_others.all_reduce(at::ones({})).item<double>(), 1);
+}
+
 }  // namespace farad::test

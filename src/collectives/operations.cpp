@@ -62,9 +62,13 @@ Exchange of_same(const Ticket& ticket, Signature signature, const Tensor& input,
 
 size_t place(int member) { return static_cast<size_t>(member); }
 
+/// What is reduced, as all members see it: how an input lies in memory goes with it, but not always, and decides by
+/// which instructions it is computed with, whose last bits may differ.
+Tensor laid_out(const Tensor& input) { return input.contiguous(); }
+
 /// Everybody's input to everybody, in one exchange.
 Tensor reduce_whole(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op, uint64_t which = 0) {
-  auto what = of_same(ticket, signature, input, which);
+  auto what = of_same(ticket, signature, laid_out(input), which);
   what.keeps_own = false;
   return reduce(exchange(ticket.session(), std::move(what)).tensors, op);
 }
@@ -97,7 +101,9 @@ Tensor all_gather_cat(const Ticket& ticket, const Tensor& input, int64_t dim) {
 }
 
 Tensor reduce_scatter(const Ticket& ticket, const std::vector<Tensor>& inputs, Op op) {
-  auto what = of_all(ticket, signature_of(Operation::ReduceScatter, inputs, 0, op), inputs);
+  std::vector<Tensor> gives;
+  for (const auto& input : inputs) gives.push_back(laid_out(input));
+  auto what = of_all(ticket, signature_of(Operation::ReduceScatter, inputs, 0, op), std::move(gives));
   what.keeps_own = false;
   return reduce(exchange(ticket.session(), std::move(what)).tensors, op);
 }
@@ -118,7 +124,7 @@ Tensor broadcast(const Ticket& ticket, const Tensor& input, int root) {
 Tensor reduce(const Ticket& ticket, const Tensor& input, int root, Op op) {
   const auto& session = ticket.session();
   auto what = among_all(ticket, signature_of(Operation::Reduce, {input}, root, op));
-  what.gives[place(root)] = input;
+  what.gives[place(root)] = laid_out(input);
   what.keeps_own = false;
   what.wants_token = session->rank() != root;
   auto received = exchange(session, std::move(what));

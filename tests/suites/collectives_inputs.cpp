@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "collectives/reduction.h"
 #include "suites/collectives_suite.h"
 
 namespace farad::test {
@@ -37,6 +38,42 @@ TEST_P(CollectivesSuite, InputsThatAreNotContiguousGiveTheSameGradients) {
       expect_same(gradients_of(inputs), expected.first[rank], 1e-12, operation.name);
       clear_gradients(inputs);
     });
+  }
+}
+
+TEST_P(CollectivesSuite, ReductionsAreTheSameToTheBitHoweverInputsLieInMemory) {
+  constexpr int size = 3;
+  auto workers = start(size);
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kComplexFloat, at::kComplexDouble}) {
+    Tensors inputs;
+    for (int rank = 0; rank < size; ++rank) {
+      const auto real = numbers({5, 37}, rank);
+      inputs.push_back((at::isComplexType(type) ? at::complex(real, numbers({5, 37}, rank, 1)) : real).to(type));
+    }
+    const auto as_it_lies = [&](int rank) {
+      const auto& input = inputs[rank];
+      if (rank == 1) return at::stack({input, input}, -1).select(-1, 0);  // Every other element in memory.
+      return rank == 2 ? input.t().contiguous().t() : input;
+    };
+    for (const Op op : {Op::Sum, Op::Mean, Op::Max, Op::Min, Op::Product}) {
+      if (at::isComplexType(type) && (op == Op::Max || op == Op::Min)) continue;
+      const auto expected = collectives::reduce(inputs, op);
+      const auto what = std::string(c10::toString(type)) + ", Op " + std::to_string(static_cast<int>(op));
+      workers.each([&](Worker& worker) {
+        farad::Group group(worker);
+        const auto mine = as_it_lies(worker.rank());
+        const auto expect_equal = [&](const Tensor& got, const char* operation) {
+          EXPECT_TRUE(at::equal(got, expected)) << operation << " of " << what << " at " << worker.rank();
+          EXPECT_TRUE(got.is_contiguous()) << operation << " of " << what;
+        };
+        expect_equal(group.all_reduce(mine, op), "all_reduce");
+        expect_equal(group.reduce_scatter({mine, mine, mine}, op), "reduce_scatter");
+        for (int root = 0; root < size; ++root) {
+          const auto at_root = group.reduce(mine, root, op);
+          if (root == worker.rank()) expect_equal(at_root, "reduce");
+        }
+      });
+    }
   }
 }
 

@@ -21,7 +21,7 @@ class Doubling {
     inputs_[0].copy_(flattened(input));
   }
 
-  std::optional<Tensor> run() {
+  Tensor run() {
     bool gradient = false;
     int round = 0;
     for (int distance = 1; distance < steps_.members(); distance *= 2) {
@@ -68,14 +68,14 @@ class Doubling {
 
 }  // namespace
 
-std::optional<Tensor> reduce_by_doubling(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op) {
+Reduction reduce_by_doubling(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op) {
   Steps steps(ticket, signature, c10::GradMode::is_enabled() && input.requires_grad());
   const c10::AutoGradMode no_history(false);
   Doubling doubling(steps, input, op);
   try {
-    auto result = doubling.run();
-    if (!result) return {};
-    return result->view(input.sizes());
+    const auto result = doubling.run();
+    if (!result.defined()) return {};
+    return {Steps::shaped(result, input)};
   } catch (...) {
     doubling.fail(base::status_of(std::current_exception()));
     throw;

@@ -3,9 +3,8 @@
 #include <ATen/core/TensorBody.h>
 #include <farad/collectives.h>
 
-#include <optional>
-
 #include "collectives/session.h"
+#include "collectives/steps.h"
 
 namespace farad::collectives {
 
@@ -17,9 +16,8 @@ namespace farad::collectives {
 /// Members do not hear from all others directly. Who sees that something is wrong tells all of them, in the round
 /// where it is and in all later ones.
 ///
-/// Nothing if a member's input requires a gradient, which goes around with the inputs: then all of them have to go on
+/// No result if a member's input requires a gradient, which goes around with the inputs: then all of them have to go on
 /// with what can be differentiated (see steps.h).
-std::optional<at::Tensor> reduce_by_doubling(const Ticket& ticket, const Signature& signature, const at::Tensor& input,
-                                             Op op);
+Reduction reduce_by_doubling(const Ticket& ticket, const Signature& signature, const at::Tensor& input, Op op);
 
 }  // namespace farad::collectives

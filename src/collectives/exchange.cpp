@@ -338,4 +338,9 @@ Received exchange(const std::shared_ptr<Session>& session, Exchange what) {
   return conclude(session, what, std::move(outcome), keeping);
 }
 
+Received as_if_exchanged(const std::shared_ptr<Session>& session, Exchange what, std::map<int, Contribution> came) {
+  Keeping keeping(session, what.path);
+  return conclude(session, what, {{}, std::move(came)}, keeping);
+}
+
 }  // namespace farad::collectives

@@ -2,6 +2,7 @@
 
 #include <ATen/core/TensorBody.h>
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -39,5 +40,9 @@ struct Received {
 /// leads to it: zero where nothing came back, and for those beside always. So members that get no gradients of others,
 /// as where a broadcast was received, have something by which their next backward gets there too.
 Received exchange(const std::shared_ptr<Session>& session, Exchange what);
+
+/// The same without meeting anybody, where what it is about has gone other ways: `came` is what the others have said,
+/// with tensors of which only the kind matters. What is received leads to the exchange; its numbers are nobody's.
+Received as_if_exchanged(const std::shared_ptr<Session>& session, Exchange what, std::map<int, Contribution> came);
 
 }  // namespace farad::collectives

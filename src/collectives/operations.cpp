@@ -10,6 +10,7 @@
 #include "collectives/ring.h"
 #include "collectives/slices.h"
 #include "collectives/steps.h"
+#include "collectives/summed.h"
 #include "wire/dtype.h"
 
 namespace farad::collectives {
@@ -73,6 +74,18 @@ Tensor reduce_whole(const Ticket& ticket, const Signature& signature, const Tens
   return reduce(exchange(ticket.session(), std::move(what)).tensors, op);
 }
 
+/// `sum` of all members' inputs, or their mean, with the history that it would have if everybody had given its input to
+/// everybody: so each member's gradient goes to each other one directly, and whoever leaves takes only that of its own
+/// loss along.
+Tensor with_history(const Ticket& ticket, const Signature& signature, Reduction sum, const Tensor& input, Op op) {
+  if (sum.said.empty()) return std::move(sum.result);
+  auto what = of_same(ticket, signature, input, differentiable_meeting);
+  what.keeps_own = false;
+  for (auto& [member, contribution] : sum.said) contribution.tensor = input.detach();
+  const auto summands = as_if_exchanged(ticket.session(), std::move(what), std::move(sum.said)).tensors;
+  return summed(std::move(sum.result), summands, op == Op::Mean ? ticket.session()->size() : 1);
+}
+
 }  // namespace
 
 Tensor all_reduce(const Ticket& ticket, const Tensor& input, Op op) {
@@ -83,10 +96,12 @@ Tensor all_reduce(const Ticket& ticket, const Tensor& input, Op op) {
   const auto reduce_so = doubling                                                 ? reduce_by_doubling
                          : session->algorithms().large == Algorithms::Large::Ring ? reduce_in_a_ring
                                                                                   : reduce_in_slices;
-  if (auto result = reduce_so(ticket, signature, input, op)) return *std::move(result);
+  auto reduction = reduce_so(ticket, signature, input, op);
+  if (reduction.result.defined()) return with_history(ticket, signature, std::move(reduction), input, op);
 
-  // A gradient goes through it. By slices it would go through each member's part of the graph, and one that does not
-  // record, or lets go of its result, would take that slice's away from all the others.
+  // A gradient goes through it that depends on everybody's input. By slices it would go through each member's part of
+  // the graph, and one that does not record, or lets go of its result, would take that slice's away from all the
+  // others.
   return reduce_whole(ticket, signature, input, op, differentiable_meeting);
 }
 

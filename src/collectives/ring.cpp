@@ -25,9 +25,9 @@ class Ring {
     count_ = static_cast<int64_t>(std::max<size_t>(1, (input_.nbytes() + bytes - 1) / bytes));
   }
 
-  std::optional<Tensor> run() {
+  Tensor run() {
     auto first = steps_.begin(first_meeting, steps_.others(), steps_.others(), [](int) { return Tensor(); });
-    if (steps_.somebody_wants_a_gradient(steps_.finish(first))) return {};
+    if (!steps_.go_on(steps_.finish(first), op_)) return {};
     result_ = steps_.memory_for(input_);
     // A piece comes back after as many steps as there are members. Who waited for it before would keep the next one
     // from going around meanwhile.
@@ -107,14 +107,14 @@ class Ring {
 
 }  // namespace
 
-std::optional<Tensor> reduce_in_a_ring(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op) {
+Reduction reduce_in_a_ring(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op) {
   Steps steps(ticket, signature, c10::GradMode::is_enabled() && input.requires_grad());
   const c10::AutoGradMode no_history(false);
   Ring ring(steps, input, op);
   try {
-    auto result = ring.run();
-    if (!result) return {};
-    return result->view(input.sizes());
+    const auto result = ring.run();
+    if (!result.defined()) return {};
+    return {Steps::shaped(result, input), steps.said()};
   } catch (const std::exception&) {
     ring.fail(base::status_of(std::current_exception()));
     throw;

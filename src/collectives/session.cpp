@@ -1,7 +1,5 @@
 #include "collectives/session.h"
 
-#include <c10/core/GradMode.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -232,7 +230,7 @@ void Session::start(Request request, base::TimePoint deadline, std::function<voi
   letter.group = id_;
   letter.path = std::move(request.path);
   letter.contribution.signature = std::move(request.signature);
-  letter.contribution.records = c10::GradMode::is_enabled();
+  letter.contribution.records = request.records;
   letter.contribution.can_return = request.can_return;
   letter.contribution.context = services_.context();
   for (const int member : request.to) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/GradMode.h>
+
 #include <chrono>
 #include <functional>
 #include <map>
@@ -83,6 +85,8 @@ class Session : public std::enable_shared_from_this<Session> {
     std::vector<int> to;              ///< who gets a letter, with or without a tensor
     std::vector<int> from;            ///< who is waited for
     bool can_return = true;           ///< see Contribution
+    /// This member's grad mode.
+    bool records = c10::GradMode::is_enabled();
     Chain chain = {};
   };
   struct Outcome {

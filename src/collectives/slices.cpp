@@ -21,13 +21,13 @@ class Slices {
     count_ = static_cast<int64_t>(std::max<size_t>(1, (input_.nbytes() + bytes - 1) / bytes));
   }
 
-  std::optional<Tensor> run() {
+  Tensor run() {
     auto scattered = scatter();
     std::optional<Session::Attendance> handed_out;
     for (int64_t step = 0; step < count_; ++step) {
       auto came = steps_.finish(scattered);
       if (step == 0) {
-        if (steps_.somebody_wants_a_gradient(came)) return {};
+        if (!steps_.go_on(came, op_)) return {};
         result_.emplace(steps_.memory_for(input_), steps_.algorithms().stream_from);
       }
       if (step + 1 < count_) scattered = scatter();
@@ -60,6 +60,7 @@ class Slices {
                         [&](int member) { return slice(input_, step, member); });
   }
 
+  /// Takes what came, so that its memory is free again as soon as it has been read.
   void reduce(int64_t step, Steps::Came came) {
     const auto own = slice(input_, step, steps_.rank());
     std::vector<Tensor> pieces;
@@ -92,14 +93,14 @@ class Slices {
 
 }  // namespace
 
-std::optional<Tensor> reduce_in_slices(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op) {
+Reduction reduce_in_slices(const Ticket& ticket, const Signature& signature, const Tensor& input, Op op) {
   Steps steps(ticket, signature, c10::GradMode::is_enabled() && input.requires_grad());
   const c10::AutoGradMode no_history(false);
   Slices slices(steps, input, op);
   try {
-    auto result = slices.run();
-    if (!result) return {};
-    return result->view(input.sizes());
+    const auto result = slices.run();
+    if (!result.defined()) return {};
+    return {Steps::shaped(result, input), steps.said()};
   } catch (const std::exception&) {
     slices.fail(base::status_of(std::current_exception()));
     throw;

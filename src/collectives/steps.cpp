@@ -1,6 +1,8 @@
 #include "collectives/steps.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <memory>
@@ -22,6 +24,7 @@ Steps::Steps(const Ticket& ticket, Signature signature, bool requires_grad)
     : ticket_(ticket),
       session_(*ticket.session()),
       alive_(session_.services().life().lock()),
+      records_(c10::GradMode::is_enabled()),
       requires_grad_(requires_grad),
       signature_(std::move(signature)),
       without_shapes_(signature_) {
@@ -43,6 +46,7 @@ Session::Attendance Steps::begin(uint64_t which, const std::vector<int>& to, con
   const bool says_shapes = which == first_meeting || chain.round > 0;
   Session::Request request{ticket_.exchange(which), says_shapes ? signature_ : without_shapes_, {}, {}, to, from};
   request.chain = std::move(chain);
+  request.records = records_;
   request.tensors.resize(static_cast<size_t>(members()));
   request.requires_grad.assign(static_cast<size_t>(members()), requires_grad_);
   for (const int member : to) request.tensors[static_cast<size_t>(member)] = passing(gives(member));
@@ -71,9 +75,22 @@ void Steps::fail(uint64_t which, const std::vector<int>& members, const base::St
   session_.say_failed(ticket_.exchange(which), members, why);
 }
 
+bool Steps::go_on(const Came& came, Op op) {
+  if (!somebody_wants_a_gradient(came)) return true;
+  if (op != Op::Sum && op != Op::Mean) return false;
+  said_ = came;
+  for (auto& [member, contribution] : said_) contribution.tensor.reset();
+  return true;
+}
+
 bool Steps::somebody_wants_a_gradient(const Came& came) {
   for (const auto& [member, contribution] : came) requires_grad_ = requires_grad_ || contribution.requires_grad;
   return requires_grad_;
+}
+
+at::Tensor Steps::shaped(const at::Tensor& flat, const at::Tensor& like) {
+  const at::AutoDispatchBelowADInplaceOrView no_view;
+  return flat.view(like.sizes());
 }
 
 at::Tensor Steps::memory_for(const at::Tensor& like) const {

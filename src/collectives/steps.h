@@ -14,7 +14,8 @@ namespace farad::collectives {
 
 /// Meetings of an operation have numbers. The first is every operation's and every algorithm's: there each member hears
 /// from each other (by doubling: from one other) what that one has called, and whether it wants a gradient. If one
-/// does, what can be differentiated takes the place of the other steps, and has a number of its own.
+/// does, what can be differentiated takes the place of the other steps, and has a number of its own. A sum needs none
+/// of it: its gradient goes back as if everybody had given its input to everybody, which has that number then.
 constexpr uint64_t first_meeting = 0, differentiable_meeting = 1, first_step = 2;
 
 /// What reductions that go step by step have in common: no gradients, and meetings that begin before others are over.
@@ -41,9 +42,17 @@ class Steps {
   /// Those that wait for this member there do so in vain.
   void fail(uint64_t which, const std::vector<int>& members, const base::Status& why);
 
+  /// After a first meeting of all: whether the steps go on. They do unless somebody wants a gradient that needs to know
+  /// the inputs.
+  bool go_on(const Came& came, Op op);
+  /// If somebody wants a gradient and they have gone on: what the others said in the first meeting, without tensors.
+  const Came& said() const { return said_; }
   /// Whether an input requires a gradient, of this member or of any that it has heard from, as far as `came` is the
   /// last of that. What is sent from now on says so too.
   bool somebody_wants_a_gradient(const Came& came);
+  /// `flat` in the shape of that input. The memory is the same, but nobody is to take it for a view: that could not be
+  /// changed in place where gradients are recorded.
+  static at::Tensor shaped(const at::Tensor& flat, const at::Tensor& like);
   /// Not cleared, and recycled: to take 128 MiB from the system costs more than to reduce them.
   at::Tensor memory_for(const at::Tensor& like) const;
 
@@ -53,11 +62,19 @@ class Steps {
   const Ticket& ticket_;
   Session& session_;
   const std::shared_ptr<void> alive_;  // Keeps the fabric; null if it is gone.
+  const bool records_;                 // this member, apart from the steps
   bool requires_grad_;
+  Came said_;
   const Signature signature_;
   Signature without_shapes_;
   std::vector<int> others_;
   std::optional<net::Driver::Reservation> reservation_;
+};
+
+/// What came of a reduction step by step.
+struct Reduction {
+  at::Tensor result = {};  ///< without history; undefined if something that can be differentiated has to take its place
+  Steps::Came said = {};   ///< see Steps
 };
 
 /// The `piece`-th of so many nearly equal ones of a flat tensor.

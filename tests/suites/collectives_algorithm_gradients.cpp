@@ -86,6 +86,24 @@ TEST_P(CollectivesSuite, EveryAlgorithmIsDifferentiatedTwiceByEveryOp) {
   }
 }
 
+TEST_P(CollectivesSuite, ResultsMayBeChangedInPlaceByWhatRequiresAGradient) {
+  auto workers = start(members);
+  for (const auto& choice : algorithm_choices) {
+    workers.each([&](Worker& worker) {
+      const auto session = session_of(worker, choice.algorithms);
+      for (const bool differentiated : {false, true}) {
+        auto x = ones().requires_grad_(differentiated), added = ones();
+        auto sum = sum_of(session, x);
+        sum.mul_(2).add_(added);
+        sum.sum().backward();
+        expect_all(added.grad(), 1, choice.name);
+        if (differentiated) expect_all(x.grad(), 2 * members, choice.name);
+      }
+      collectives::barrier(Ticket(session));
+    });
+  }
+}
+
 TEST_P(CollectivesSuite, OneMemberThatWantsAGradientGetsItThoughTheOthersDoNot) {
   auto workers = start(members);
   for_each_absent(workers, [](Worker& worker, const auto& session, int wanting, const std::string& what) {

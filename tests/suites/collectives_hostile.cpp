@@ -76,6 +76,27 @@ TEST_P(CollectivesSuite, AMemberThatSendsLessThanItSaysIsNamed) {
   }
 }
 
+// The second member does what a sum in slices needs, and nothing else.
+TEST_P(CollectivesSuite, ASumThatAGradientGoesThroughTakesTheSameMeetingsAsOneWithout) {
+  auto workers = start(2);
+  workers.each([](Worker& worker) {
+    const auto session = session_of(worker, {.slices_from = 0});
+    if (worker.rank() == 1) {
+      const auto operation = session->begin(0);
+      const auto half = at::ones({elements / 2});
+      for (const auto& letter : {Forgery{0, half, true}, Forgery{2, half * 2}}) send(session, operation, letter);
+      worker.barrier();
+      session->end(operation);
+      return;
+    }
+    const auto x = at::ones({elements}).requires_grad_();
+    const auto sum = collectives::all_reduce(collectives::Ticket(session), x, Op::Sum);
+    EXPECT_TRUE(sum.requires_grad());
+    EXPECT_TRUE(at::equal(sum, at::full({elements}, 2.)));
+    worker.barrier();
+  });
+}
+
 TEST_P(CollectivesSuite, AMemberThatRunsFarAheadOfTheOthersGroupsIsRefusedByName) {
   auto workers = start(2);
   // Two letters of 2 GiB, as they look; no such memory is there.

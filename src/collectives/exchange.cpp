@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "autograd/engine/deferred_node.h"
@@ -72,11 +73,18 @@ class ExchangeNode final : public autograd::DeferredNode {
   uint64_t enter(autograd::PassId pass) override {
     const auto count = fired_.fetch_add(1);
     // Workers of one context may hear of its passes in different order; but they know them by name.
-    return in_one_context_ ? uint64_t{1} << 63 | pass.number << 16 | pass.root.value : count;
+    const auto name = uint64_t{1} << 63 | std::hash<autograd::PassId>()(pass);
+    if (in_one_context_) return name;
+    if (may_be_in_one_context()) {
+      const std::lock_guard lock(mutex_);
+      names_[count] = name;
+    }
+    return count;
   }
   void begin(uint64_t which, variable_list gradients, std::function<void(Result)> done) override;
   void give_up(uint64_t which, bool begun, const base::Status& why) override {
     auto back = backward(which, {});
+    take_name(which);
     if (!begun) session_->say_failed(back.path, back.to, why);
     session_->abandon(back.path);
   }
@@ -103,6 +111,18 @@ class ExchangeNode final : public autograd::DeferredNode {
   }
 
  private:
+  /// Who sends hears nothing of who receives until there is a gradient.
+  bool may_be_in_one_context() const {
+    return context_ != 0 && !in_one_context_ && signature_.operation == Operation::Send;
+  }
+
+  /// What members of one context call the pass that is the `which`-th here; 0 if they would say `which` too.
+  uint64_t take_name(uint64_t which) {
+    const std::lock_guard lock(mutex_);
+    const auto found = names_.extract(which);
+    return found ? found.mapped() : 0;
+  }
+
   /// Those that wait for gradients from here, in order.
   std::vector<int> creditors() const {
     std::vector<int> members;
@@ -192,6 +212,8 @@ class ExchangeNode final : public autograd::DeferredNode {
   std::atomic<uint64_t> fired_{0};
   std::atomic<bool> recorded_{false};  // at least one of its backwards can itself be differentiated
   std::atomic<bool> ended_{false};
+  std::mutex mutex_;
+  std::map<uint64_t, uint64_t> names_;  // of passes that have come here and not begun
 };
 
 Session::Request request_of(const Session& session, const Exchange& what) {
@@ -216,11 +238,12 @@ at::Tensor make_token(const Exchange& what) {
   return at::empty({0});
 }
 
-/// Only of an operation in which all hear of all: else one of two would say so, and the other could not know.
+/// Of an operation in which all hear of all; and where one hears of one, at that one. The other one, who sends, hears
+/// of it with the first gradient.
 bool are_in_one_context(const Session& session, const Exchange& what, const std::map<int, Contribution>& came) {
   const auto mine = session.context();
-  const size_t others = static_cast<size_t>(session.size()) - 1;
-  return mine != 0 && what.to.size() == others && what.from.size() == others && came.size() == others &&
+  const bool is_send = what.from.empty() && !what.to.empty();
+  return mine != 0 && !is_send && came.size() == what.from.size() &&
          std::all_of(came.begin(), came.end(), [&](const auto& each) { return each.second.context == mine; });
 }
 
@@ -321,11 +344,25 @@ void ExchangeNode::begin(uint64_t which, variable_list gradients, std::function<
   auto back = backward(which, gradients);
   auto request = request_of(*session_, back);
   auto keeping = std::make_shared<Keeping>(session_, back.path);
-  session_->start(std::move(request), [this, self = compat::pointer_to(*this), keeping, back = std::move(back),
-                                       done = std::move(done)](Session::Outcome outcome) {
+  std::shared_ptr<Keeping> by_name;
+  Path other_name;
+  if (const auto name = take_name(which)) {
+    other_name = path_;
+    other_name.push_back(name);
+    by_name = std::make_shared<Keeping>(session_, other_name);
+    request.other_name = other_name;
+  }
+  session_->start(std::move(request), [this, self = compat::pointer_to(*this), keeping, by_name, other_name,
+                                       back = std::move(back), done = std::move(done)](Session::Outcome outcome) {
     auto shared = std::make_shared<Session::Outcome>(std::move(outcome));
-    done([this, self, keeping, back, shared]() mutable {
-      return pick(conclude(session_, back, std::move(*shared), *keeping));
+    done([this, self, keeping, by_name, other_name, back, shared]() mutable {
+      const auto& came = shared->came;
+      const bool named = by_name && !came.empty() && came.begin()->second.context == context_;
+      if (named) {  // Both are in one context, and so its name is the one for what comes of it, too.
+        back.path = other_name;
+        back.in_one_context = true;
+      }
+      return pick(conclude(session_, back, std::move(*shared), named ? *by_name : *keeping));
     });
   });
 }

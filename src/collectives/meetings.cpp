@@ -83,6 +83,16 @@ bool Meetings::may_come(const Path& path) const {
   return may_come(parent);
 }
 
+void Meetings::name(const Path& path, const Path& other) {
+  names_[other] = path;
+  if (auto early = boxes_.extract(other)) boxes_[path] = std::move(early.mapped());
+}
+
+const Path& Meetings::meant_by(const Path& path) const {
+  const auto found = names_.find(path);
+  return found == names_.end() ? path : found->second;
+}
+
 Meetings::Box* Meetings::keep(const Path& path) {
   if (const auto found = boxes_.find(path); found != boxes_.end()) return &found->second;
   return may_come(path) ? &boxes_[path] : nullptr;
@@ -109,7 +119,8 @@ void Meetings::open(const Path& path, const std::vector<int>& from, std::vector<
   check(boxes_.find(path), out);
 }
 
-void Meetings::came(const Path& path, int from, Contribution contribution, Effects& out) {
+void Meetings::came(const Path& name, int from, Contribution contribution, Effects& out) {
+  const Path& path = meant_by(name);
   auto* box = keep(path);
   if (!box) return;
   box->came.try_emplace(from, std::move(contribution));
@@ -117,7 +128,8 @@ void Meetings::came(const Path& path, int from, Contribution contribution, Effec
   if (box->open) check(boxes_.find(path), out);
 }
 
-void Meetings::failed(const Path& path, int from, const base::Status& why, Effects& out) {
+void Meetings::failed(const Path& name, int from, const base::Status& why, Effects& out) {
+  const Path& path = meant_by(name);
   auto* box = keep(path);
   if (!box || !box->failure.ok()) return;
   box->failure = {why.code(), why.message() + " (as " + name_of_(from) + " says)"};
@@ -228,7 +240,11 @@ void Meetings::finish(Boxes::iterator at, base::Status status, bool tell, Effect
   auto& box = taken.mapped();
   if (const auto parent = alive_.find(parent_of(taken.key())); parent != alive_.end()) {
     parent->second.insert(taken.key().back());
+    for (const auto& [other, path] : names_) {
+      if (path == taken.key()) parent->second.insert(other.back());
+    }
   }
+  std::erase_if(names_, [&](const auto& each) { return each.second == taken.key(); });
   // Of an exchange, what the others have said of its backwards still counts.
   if (!box.ended.empty()) boxes_[taken.key()].ended = std::move(box.ended);
   if (tell) out.tell.push_back({taken.key(), std::move(box.others), status});

@@ -65,6 +65,8 @@ class Meetings {
 
   /// A member waits here for what `from` contribute. The others that are concerned, and hear if it fails, are `others`.
   void open(const Path& path, const std::vector<int>& from, std::vector<int> others, Signature own, Effects& out);
+  /// Before open(): what comes under that other name is for it too, until it is over.
+  void name(const Path& path, const Path& other);
   void came(const Path& path, int from, Contribution contribution, Effects& out);
   void failed(const Path& path, int from, const base::Status& why, Effects& out);
   void ended(const Path& exchange, int from, uint64_t since, Effects& out);
@@ -101,6 +103,7 @@ class Meetings {
   using Boxes = std::map<Path, Box>;
 
   bool may_come(const Path& path) const;
+  const Path& meant_by(const Path& path) const;
   Box* keep(const Path& path);
   void check(Boxes::iterator at, Effects& out);
   void check_open(uint64_t first, uint64_t next, Effects& out);
@@ -125,6 +128,7 @@ class Meetings {
   std::map<int, base::Status> lost_;
   base::Status closed_;
   Boxes boxes_;
+  std::map<Path, Path> names_;  // other ones, of meetings that are open
 };
 
 }  // namespace farad::collectives

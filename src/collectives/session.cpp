@@ -220,6 +220,7 @@ void Session::start(Request request, base::TimePoint deadline, std::function<voi
     base::Lock lock(mutex_);
     waiting_[request.path] = std::move(done);
     auto others = united(united(request.to, request.from), request.chain.concerned);
+    if (!request.other_name.empty()) meetings_.name(request.path, request.other_name);
     meetings_.open(request.path, request.from, std::move(others), request.signature, effects);
     for (const int member : request.from) {
       const bool hears = std::binary_search(request.to.begin(), request.to.end(), member);

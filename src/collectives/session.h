@@ -88,6 +88,7 @@ class Session : public std::enable_shared_from_this<Session> {
     /// This member's grad mode.
     bool records = c10::GradMode::is_enabled();
     Chain chain = {};
+    Path other_name = {};  ///< by which others may call it, if not empty
   };
   struct Outcome {
     base::Status status;

@@ -1,6 +1,7 @@
 // Groups on a network that delays and reorders, and whose workers crash at any instant that a seed finds.
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <farad/autograd.h>
 #include <farad/collectives.h>
 #include <gmock/gmock.h>
@@ -89,6 +90,52 @@ TEST(SimulatedGroups, GiveTheSameGradientsOfEveryOperationInWhateverOrderMessage
         expect_same(gradients, expected[i].first[rank], 1e-12, operations[i].name);
       }
       group.barrier();
+    });
+  });
+}
+
+/// What passes of one context share with the test; of the simulation that runs.
+struct {
+  Context* context;
+  Tensor leaf;
+  Tensors losses;
+} at_once;
+
+Tensor ship(Tensor x) { return farad::Group(Worker::current()).send(x * x, 1); }
+Tensor unload() { return farad::Group(Worker::current()).recv(0); }
+
+/// The second derivative tells of the first one's, too.
+double derive(int which) {
+  const auto mode = c10::AutoGradMode(true);
+  const auto slope = grad(*at_once.context, {at_once.losses[which]}, {at_once.leaf}, {.create_graph = true})[0];
+  const auto again = grad(*at_once.context, {(slope * slope).sum()}, {at_once.leaf}, {.retain_graph = true})[0];
+  return slope.item<double>() + 1000 * again.item<double>();
+}
+
+TEST(SimulatedGroups, PassesOfOneContextThatRunAtOnceKeepTheGradientsOfMessagesApart) {
+  for_each_seed(100, [](uint64_t seed) {
+    Simulation simulation(seed, {.size = 2, .worker = {.threads = 4}});
+    simulation.run([](Worker& worker) {
+      if (worker.rank() != 0) return;
+      constexpr int passes = 3;
+      auto x = at::full({}, 2., at::kDouble).requires_grad_();
+      Context context(worker);
+      auto sent = worker.rpc_async<ship>(0, x);
+      const auto received = worker.rpc_sync<unload>(1);
+      const auto token = sent.wait().sum();
+      at_once = {&context, x, {}};
+      for (int which = 0; which < passes; ++which) at_once.losses.push_back(received * (which + 1) + token);
+      std::vector<Future<double>> slopes;
+      {
+        const c10::NoGradGuard not_recorded;
+        for (int which = 0; which < passes; ++which) slopes.push_back(worker.rpc_async<derive>(0, which));
+      }
+      // Of w x^2 it is 2 w x, and of the square of that 8 w^2 x.
+      for (int which = 0; which < passes; ++which) {
+        const double weight = which + 1;
+        EXPECT_DOUBLE_EQ(slopes[which].wait(), 4 * weight + 1000 * 16 * weight * weight);
+      }
+      at_once = {};
     });
   });
 }

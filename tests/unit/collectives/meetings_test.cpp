@@ -67,6 +67,22 @@ TEST_F(MeetingsTest, IsOverWhenAllHaveComeWhicheverComesFirst) {
   EXPECT_EQ(meetings_.kept(), 0u);
 }
 
+TEST_F(MeetingsTest, WhatComesUnderAnotherNameCountsBeforeAndAfterItIsOpen) {
+  const auto exchange = begin(from_1_to_0);
+  const Path here{from_1_to_0, exchange[1], 0, 0}, there{from_1_to_0, exchange[1], 0, 77};
+  for (const bool early : {true, false}) {
+    out_ = {};
+    const auto come = [&] { meetings_.came(there, 1, contribution(), out_); };
+    if (early) come();
+    meetings_.name(here, there);
+    open(here, {1});
+    if (!early) come();
+    expect_done(here, Code::Ok);
+    EXPECT_EQ(meetings_.kept(), 0u);
+    meetings_.end(here);
+  }
+}
+
 TEST_F(MeetingsTest, WhoDoesNotDoTheSameIsNamedAndAllAreTold) {
   const auto path = begin();
   open(path);

@@ -27,6 +27,15 @@ Standing ask_here(uint64_t optimizer, uint64_t step, int leader) {
 Future<Standing> await_here(uint64_t optimizer, uint64_t step) {
   return service_here().ledger().awaited({optimizer, step});
 }
+Future<Standing> commit_here(uint64_t optimizer, uint64_t step) {
+  return service_here().ledger().commit({optimizer, step});
+}
+Future<Standing> abort_here(uint64_t optimizer, uint64_t step) {
+  return service_here().ledger().abort({optimizer, step});
+}
+
+/// Of calls that say how a step ends: it stays open until that is known, so they must not be given up.
+constexpr CallOptions patient{std::chrono::milliseconds(0)};
 
 std::vector<int64_t> ids_of(const std::vector<Context*>& contexts) {
   FARAD_CHECK(!contexts.empty(), "[optim] step: give at least one context");
@@ -42,13 +51,12 @@ std::vector<int64_t> ids_of(const std::vector<Context*>& contexts) {
 
 std::unique_ptr<optim::Service> detail::WorkerCore::make_optim() {
   const auto& self = agent_->fabric().self();
-  const CallOptions patient{std::chrono::milliseconds(0)};  // A step stays open until its end is known.
   optim::Ledger::Services services;
   services.self = self.rank.value;
-  services.ask = [this, patient](int owner, StepId step, int leader) {
+  services.ask = [this](int owner, StepId step, int leader) {
     return handle_->with(patient).rpc_async<ask_here>(owner, step.optimizer, step.number, leader);
   };
-  services.await = [this, patient](int owner, StepId step) {
+  services.await = [this](int owner, StepId step) {
     return handle_->with(patient).rpc_async<await_here>(owner, step.optimizer, step.number);
   };
   services.begin_work = [this] { agent_->begin_work(); };
@@ -61,11 +69,19 @@ AnyOptimizer::AnyOptimizer(Worker& worker, std::vector<Settled> groups) {
   auto& core = detail::WorkerCore::of(worker);
   std::vector<optim::Coordinator::Group> settled;
   for (auto& group : groups) settled.push_back({std::move(group.parameters), std::move(group.settings)});
-  optim::Coordinator::Services services{core.handle(), core.optim(),
-                                        [&here = core.handle()](int owner, optim::ShardPlan plan) {
-                                          return here.remote<make_participant>(owner, std::move(plan));
-                                        },
-                                        core.shared_from_this()};
+  const auto& here = core.handle();
+  const auto make = [&here](int owner, optim::ShardPlan plan) {
+    return here.remote<make_participant>(owner, std::move(plan));
+  };
+  const auto commit = [&here](int owner, StepId step) {
+    return here.with(patient).rpc_async<commit_here>(owner, step.optimizer, step.number);
+  };
+  const auto abort = [&here](int owner, StepId step) {
+    return here.with(patient).rpc_async<abort_here>(owner, step.optimizer, step.number);
+  };
+  const auto now = [&core] { return core.now(); };
+  optim::Coordinator::Services services{core.handle(),          core.optim(),           make, commit, abort, now,
+                                        core.agent().timeout(), core.shared_from_this()};
   coordinator_ = std::make_unique<optim::Coordinator>(std::move(services), settled);
 }
 

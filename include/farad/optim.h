@@ -28,8 +28,10 @@ class AnyOptimizer {
   /// and so does what the optimizer remembers of them; no `.grad` is read or written. A graph that saved the old value
   /// of a parameter fails by name from then on.
   ///
-  /// Throws PeerLost, Timeout or what an owner threw, naming the worker. Then no parameter has moved anywhere; or, if
-  /// an owner was lost while the step was being applied, the message says at which of the others it was. Optimizers
+  /// Throws PeerLost, Timeout, Aborted or what an owner threw, naming the worker. Then no parameter has moved anywhere;
+  /// or, if something happened while the step was being applied, the message says at which owners it is applied, at
+  /// which it is not because they took this worker for lost, and of which it is not known: those that were lost, and
+  /// after a Timeout those that have not answered yet. They hear of it when they can, and end the step then. Optimizers
   /// that share parameters take turns.
   void step(Context& context);
   /// Of the gradients of several contexts, summed up.
@@ -48,11 +50,11 @@ class AnyOptimizer {
   /// Writes the parameters and what the optimizer remembers of them into a directory of this worker: safetensors files,
   /// and a manifest with their sizes and checksums. If it fails or the process ends meanwhile, the checkpoint that was
   /// there before is still there. Throws Error, and changes nothing, if that is one of other optimizers or of other
-  /// numbers of parameters, or if a manifest there is none of ours.
+  /// numbers of parameters, if a manifest there is none of ours, or if another one is being saved there right now.
   void save(const std::string& directory);
-  /// Makes parameters, what is remembered and learning rates what they were: at all owners or at none. The optimizer
-  /// has to have been made with as many parameters, in the same order and with the same options; where they live does
-  /// not matter. Throws Error, naming the file, if one is missing, torn, changed or none of ours.
+  /// Makes parameters, what is remembered and learning rates what they were: at all owners or at none, as in step().
+  /// The optimizer has to have been made with as many parameters, in the same order and with the same options; where
+  /// they live does not matter. Throws Error, naming the file, if one is missing, torn, changed or none of ours.
   void load(const std::string& directory);
 
   /// Of every parameter group, from the next step on. A Schedule goes from there.

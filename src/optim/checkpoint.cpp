@@ -1,6 +1,7 @@
 #include "optim/checkpoint.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,8 +15,6 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
-
-#include "base/fd.h"
 
 namespace farad::optim {
 namespace {
@@ -142,6 +141,7 @@ Status make_directory(const std::string& directory) {
 
 Status CheckpointWriter::begin(const CheckpointFacts& facts) {
   if (auto status = make_directory(directory_); !status.ok()) return status;
+  if (auto status = lock(); !status.ok()) return status;
   if (auto status = check_last(directory_, facts); !status.ok()) return status;
   // One that no file here has, whether a manifest names it or a process that was killed has left it.
   generation_ = 1;
@@ -152,6 +152,15 @@ Status CheckpointWriter::begin(const CheckpointFacts& facts) {
   }
   if (error) return failed(directory_, "cannot be listed: " + error.message());
   return {};
+}
+
+Status CheckpointWriter::lock() {
+  lock_ = base::Fd(open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock_) return failed(directory_, std::string("open: ") + std::strerror(errno));
+  // Ends with the process, however that ends. There are file systems that have no locks, or none of directories.
+  if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};
+  lock_.reset();
+  return failed(directory_, "another checkpoint is being saved into it right now");
 }
 
 Status CheckpointWriter::add(const NamedTensors& tensors) {
@@ -194,10 +203,12 @@ void CheckpointWriter::remove_others() const {
 }
 
 CheckpointWriter::~CheckpointWriter() {
-  if (finished_ || files_.empty()) return;  // Without files of its own it has not begun.
-  std::error_code error;
-  for (const auto& [name, mark] : files_) fs::remove(path(name), error);
-  fs::remove(path(aside_name), error);
+  if (!finished_ && !files_.empty()) {  // Without files of its own it has not begun.
+    std::error_code error;
+    for (const auto& [name, mark] : files_) fs::remove(path(name), error);
+    fs::remove(path(aside_name), error);
+  }
+  if (lock_) flock(lock_.get(), LOCK_UN);  // A child that was forked meanwhile has the descriptor still.
 }
 
 Status read_checkpoint(const std::string& directory, CheckpointFacts& facts, NamedTensors& tensors) {

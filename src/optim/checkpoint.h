@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "base/status.h"
 #include "optim/safetensors.h"
 
@@ -33,18 +34,21 @@ class CheckpointWriter {
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
 
-  /// Makes the directory if there is none. Refuses one whose checkpoint has other optimizers or numbers of parameters
-  /// than `facts`, and one whose manifest cannot be read.
+  /// Makes the directory if there is none, and has it for its life: nobody else begins there meanwhile, in whatever
+  /// process, because each would remove the other's files. Refuses one whose checkpoint has other optimizers or numbers
+  /// of parameters than `facts`, and one whose manifest cannot be read.
   base::Status begin(const CheckpointFacts& facts);
   base::Status add(const NamedTensors& tensors);
   /// From here on this is the checkpoint.
   base::Status finish(const CheckpointFacts& facts);
 
  private:
+  base::Status lock();
   std::string path(const std::string& name) const { return directory_ + "/" + name; }
   void remove_others() const;
 
   const std::string directory_;
+  base::Fd lock_;
   uint64_t generation_ = 0;
   std::vector<std::pair<std::string, FileMark>> files_;
   bool finished_ = false;

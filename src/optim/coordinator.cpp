@@ -76,14 +76,15 @@ void Coordinator::await(const char* operation, const std::vector<Reply>& replies
   first.raise();
 }
 
-Coordinator::Coordinator(Services services, const std::vector<Group>& groups) : services_(std::move(services)) {
+Coordinator::Coordinator(Services services, const std::vector<Group>& groups)
+    : services_(std::move(services)), optimizer_(services_.own.new_optimizer()) {
   const Turn turn(*this);
   for (const auto& group : groups) {
     rates_.push_back(group.settings.options.at("lr"));
     facts_.groups.push_back({group.settings, static_cast<int64_t>(group.parameters.size())});
   }
   base_rates_ = rates_;
-  auto plans = plans_of(groups, services_.own.new_optimizer());
+  auto plans = plans_of(groups, optimizer_);
   FARAD_CHECK(!plans.empty(), "[optim] there is nothing to optimize: no parameters were given");
   for (auto& [owner, plan] : plans) {
     owners_.push_back(owner);
@@ -107,7 +108,7 @@ bool Coordinator::step(std::vector<int64_t> contexts, double scale, bool finite)
   Recipe recipe{++step_, std::move(contexts), rates_, scale, finite, false};
   if (parts_.size() == 1) return step_alone(recipe);
   if (!prepare(recipe)) return false;
-  commit(recipe.step);
+  check(recipe.step, commit(recipe.step));
   return true;
 }
 
@@ -151,7 +152,8 @@ bool Coordinator::step_alone(const Recipe& recipe) {
 bool Coordinator::settle_late(uint64_t step, const std::exception_ptr& timeout) {
   auto standing = Standing::Aborted;
   try {
-    standing = parts_[0].rpc_sync<&Participant::abort>(step);  // It may be about to end: the owner's word counts.
+    // It may be about to end: the owner's word counts.
+    standing = answer_by(deadline(), services_.abort(owners_[0], {optimizer_, step}));
   } catch (const PeerLost&) {
     fail(step, 0, std::current_exception());
   } catch (const std::exception&) {
@@ -189,35 +191,55 @@ std::vector<Coordinator::Answer> Coordinator::prepare_in_order(const Recipe& rec
   return answers;
 }
 
+std::vector<Future<Standing>> Coordinator::tell(const Word& word, uint64_t step) const {
+  std::vector<Future<Standing>> answers;
+  for (const int owner : owners_) {
+    answers.push_back(or_error<Future<Standing>>([&] { return word(owner, {optimizer_, step}); }));
+  }
+  return answers;
+}
+
+Standing Coordinator::answer_by(base::TimePoint until, const Future<Standing>& answer) const {
+  if (!answer.core()->wait(until)) {
+    raise(base::Code::Timeout,
+          "no answer in " + base::to_text(services_.timeout) + ", but it will hear how the step ends when it can");
+  }
+  return answer.wait();
+}
+
 void Coordinator::abort(uint64_t step) {
-  for (const auto& future : all<&Participant::abort>(step)) {
-    try {
-      (void)future.wait();
-    } catch (const Error&) {  // One that cannot be reached settles it with the others, or is gone.
-    }
+  const auto until = deadline();
+  for (const auto& answer : tell(services_.abort, step)) {
+    // One that cannot be reached settles it with the others, or is gone; one that is slow hears it later.
+    answer.core()->wait(until);
   }
 }
 
-void Coordinator::commit(uint64_t step) {
-  const auto futures = all<&Participant::commit>(step);
-  std::string applied, not_applied, unknown;
-  base::Status first;
-  for (size_t i = 0; i < futures.size(); i++) {
-    std::string* list = &unknown;
+Coordinator::Ending Coordinator::commit(uint64_t step) {
+  const auto until = deadline();
+  const auto answers = tell(services_.commit, step);
+  Ending ending;
+  for (size_t i = 0; i < answers.size(); i++) {
+    std::string* list = &ending.unknown;
     try {
-      list = futures[i].wait() == Standing::Committed ? &applied : &not_applied;
+      list = answer_by(until, answers[i]) == Standing::Committed ? &ending.applied : &ending.not_applied;
     } catch (const std::exception&) {
       const auto why = base::status_of(std::current_exception());
-      if (first.ok()) first = why;
+      if (ending.why.ok()) ending.why = why;
     }
     *list += (list->empty() ? "" : ", ") + name_of(i);
   }
+  return ending;
+}
+
+void Coordinator::check(uint64_t step, const Ending& ending) const {
+  const auto& [applied, not_applied, unknown, why] = ending;
   if (unknown.empty() && not_applied.empty()) return;
   std::string text = name_of_step(step) + ": ";
   if (!applied.empty()) text += "it is applied at " + applied + "; ";
   if (!not_applied.empty()) text += "it is not applied at " + not_applied + ", which took this worker for lost; ";
-  if (!unknown.empty()) text += "what became of it at " + unknown + " is not known: " + first.message();
-  raise(first.ok() ? base::Code::Aborted : first.code(), text);
+  if (!unknown.empty()) text += "what became of it at " + unknown + " is not known: " + why.message();
+  raise(why.ok() ? base::Code::Aborted : why.code(), text);
 }
 
 void Coordinator::fail(uint64_t step, size_t part, const std::exception_ptr& error) {

@@ -5,6 +5,7 @@
 #include <farad/worker.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 
 #include "autograd/current.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "optim/checkpoint.h"
 #include "optim/or_error.h"
@@ -24,11 +26,17 @@ namespace farad::optim {
 class Coordinator {
  public:
   using Part = RRef<std::shared_ptr<Participant>>;
+  using Word = std::function<Future<Standing>(int owner, StepId step)>;
   struct Services {
     Worker& worker;
     Service& own;  ///< of that worker
     std::function<Part(int owner, ShardPlan plan)> make;
-    std::shared_ptr<void> keep;  ///< keeps all of that
+    /// How a step ends. Calls without a deadline: an owner that is busy for longer than anybody waits must hear it all
+    /// the same, because it keeps the step open, and its parameters, until it does.
+    Word commit, abort;
+    std::function<base::TimePoint()> now;
+    std::chrono::milliseconds timeout{};  ///< of what the coordinator waits for; 0 = none
+    std::shared_ptr<void> keep;           ///< keeps all of that
   };
   struct Group {
     std::vector<RRef<at::Tensor>> parameters;
@@ -57,6 +65,13 @@ class Coordinator {
     Vote vote = Vote::Over;
     std::exception_ptr error;
   };
+  /// At which owners a step is applied, by name.
+  struct Ending {
+    std::string applied, not_applied, unknown;
+    base::Status why;  ///< of the first that is unknown
+    /// False if it is applied nowhere, now and later.
+    bool may_be_applied() const { return !applied.empty() || !unknown.empty(); }
+  };
   class Turn;
 
   bool step_alone(const Recipe& recipe);
@@ -67,7 +82,13 @@ class Coordinator {
   std::vector<Answer> prepare_together(const Recipe& recipe);
   std::vector<Answer> prepare_in_order(const Recipe& recipe);
   void abort(uint64_t step);
-  void commit(uint64_t step);
+  Ending commit(uint64_t step);
+  /// Throws if it is not applied at every owner, as far as is known.
+  void check(uint64_t step, const Ending& ending) const;
+  std::vector<Future<Standing>> tell(const Word& word, uint64_t step) const;
+  base::TimePoint deadline() const { return base::deadline_after(services_.now(), services_.timeout); }
+  /// Throws Timeout if there is none by then; nothing is taken back.
+  Standing answer_by(base::TimePoint until, const Future<Standing>& answer) const;
   [[noreturn]] void fail(uint64_t step, size_t part, const std::exception_ptr& error);
   std::string name_of(size_t part) const;
   std::string name_of_step(uint64_t step) const;
@@ -80,6 +101,7 @@ class Coordinator {
   void write(const std::string& directory);
 
   const Services services_;
+  const uint64_t optimizer_;
   std::vector<int> owners_;                    // in the order of their ranks
   std::vector<Part> parts_;                    // theirs
   std::vector<std::vector<int64_t>> numbers_;  // of their parameters

@@ -1,5 +1,6 @@
 #include "optim/participant.h"
 
+#include <ATen/OpMathType.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/sparse_coo_tensor.h>
@@ -49,6 +50,12 @@ std::vector<int64_t> numbers_of(const ShardPlan& plan) {
   std::vector<int64_t> all;
   for (const auto& group : plan.groups) all.insert(all.end(), group.numbers.begin(), group.numbers.end());
   return all;
+}
+
+/// Rounded once: neither 1 / 100000 nor the norm of a large gradient is a number that a Half can be.
+at::Tensor times(const at::Tensor& gradient, double factor) {
+  const auto type = gradient.scalar_type();
+  return gradient.to(at::toOpMathType(type)).mul(factor).to(type);
 }
 
 /// The numbers that a gradient is made of.
@@ -122,9 +129,6 @@ std::vector<ParameterImage> Participant::images() const {
   return images;
 }
 
-Future<Standing> Participant::commit(uint64_t step) { return worker_.ledger().commit(id(step)); }
-Future<Standing> Participant::abort(uint64_t step) { return worker_.ledger().abort(id(step)); }
-
 Future<Vote> Participant::begin(const std::shared_ptr<Run>& run) {
   const auto vote = run->vote.future();
   Ledger::Entry entry;
@@ -162,7 +166,7 @@ Future<Vote> Participant::begin(const std::shared_ptr<Run>& run) {
 }
 
 void Participant::compute(const std::shared_ptr<Run>& run) {
-  auto vote = Vote::Busy;
+  auto vote = run->wait ? Vote::Over : Vote::Busy;  // Who waits and does not get them has been told to wait no more.
   std::exception_ptr error;
   if (run->granted) {
     try {
@@ -196,7 +200,7 @@ Shard::GradientOf Participant::gradients_of(const Recipe& recipe) {
       const auto gradient = store.find(parameter);
       if (gradient.defined()) autograd::accumulate(sum, gradient.detach());
     }
-    return sum.defined() && scale != 1 ? sum.mul(1 / scale) : sum;
+    return sum.defined() && scale != 1 ? times(sum, 1 / scale) : sum;
   };
 }
 
@@ -209,14 +213,15 @@ double Participant::squared_norm(int64_t context) {
   for (const auto& parameter : parameters_) {
     const auto gradient = gradient_of(parameter);
     if (!gradient.defined()) continue;
-    const auto norm = at::linalg_vector_norm(values_of(gradient)).item<double>();
+    const auto type = at::toOpMathType(gradient.scalar_type());
+    const auto norm = at::linalg_vector_norm(values_of(gradient.to(type))).item<double>();
     sum += norm * norm;
   }
   return sum;
 }
 
 void Participant::scale_gradients(int64_t context, double factor) {
-  change_gradients(context, [&](const at::Tensor& gradient) { return gradient.mul(factor); });
+  change_gradients(context, [&](const at::Tensor& gradient) { return times(gradient, factor); });
 }
 
 void Participant::clamp_gradients(int64_t context, double limit) {

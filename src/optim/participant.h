@@ -22,11 +22,8 @@ class Participant : public std::enable_shared_from_this<Participant> {
   /// Nothing: that it can be called says that it was made.
   void ready() const {}
 
-  /// First half of a step. Throws what libtorch's optimizer throws.
+  /// First half of a step; the ledger hears the second one. Throws what libtorch's optimizer throws.
   Future<Vote> prepare(const Recipe& recipe);
-  /// Second half.
-  Future<Standing> commit(uint64_t step);
-  Future<Standing> abort(uint64_t step);
   /// Both halves, where this is the only owner.
   Future<Vote> step(const Recipe& recipe);
 

@@ -90,7 +90,7 @@ ParameterImage take_image(NamedTensors& tensors, int64_t number, const std::stri
   return image;
 }
 
-void check(const CheckpointFacts& here, const CheckpointFacts& there, const std::string& directory) {
+void check_facts(const CheckpointFacts& here, const CheckpointFacts& there, const std::string& directory) {
   if (here.groups.size() != there.groups.size()) {
     refuse(directory, "it has " + std::to_string(there.groups.size()) + " parameter groups, this optimizer " +
                           std::to_string(here.groups.size()));
@@ -131,7 +131,7 @@ void Coordinator::write(const std::string& directory) {
   Recipe hold;
   hold.step = ++step_;
   hold.rates = rates_;
-  prepare(hold);
+  FARAD_CHECK(prepare(hold), "[optim] the parameters could not be held meanwhile");
   try {
     for (size_t i = 0; i < parts_.size(); i++) {
       try {
@@ -155,7 +155,7 @@ void Coordinator::load(const std::string& directory) {
   CheckpointFacts facts;
   NamedTensors tensors;
   read_checkpoint(directory, facts, tensors).raise();
-  check(facts_, facts, directory);
+  check_facts(facts_, facts, directory);
   std::vector<std::vector<ParameterImage>> images;
   for (const auto& numbers : numbers_) {
     auto& some = images.emplace_back();
@@ -175,8 +175,12 @@ void Coordinator::load(const std::string& directory) {
     abort(step);
     fail(step, i, error);
   }
-  commit(step);
-  for (size_t i = 0; i < rates_.size(); i++) rates_[i] = facts.groups[i].settings.options.at("lr");
+  const auto ending = commit(step);
+  // Parameters that are left go on with the rates that they were saved with, whoever else is lost.
+  for (size_t i = 0; ending.may_be_applied() && i < rates_.size(); i++) {
+    rates_[i] = facts.groups[i].settings.options.at("lr");
+  }
+  check(step, ending);
 }
 
 }  // namespace farad::optim

@@ -88,6 +88,9 @@ bool Shard::prepare(const GradientOf& gradient_of, const std::vector<double>& ra
 
 void Shard::stage(Part& part, Slot& slot) {
   const auto alias = slot.parameter.detach();  // Made anew each time: the user may have given it other memory.
+  // Copies grow to fit; the way back, when the step is applied everywhere, they would not.
+  FARAD_CHECK(alias.sizes() == slot.copy.sizes(), "[optim] a parameter of ", slot.copy.sizes(), " is of ",
+              alias.sizes(), " now: make another optimizer of it");
   const auto state = part.optimizer->state(slot.copy);
   if (state) slot.before = copy_into(std::exchange(slot.spare, {}), *state);
   slot.copy.copy_(alias);

@@ -39,14 +39,15 @@ class OptimizerAtomicity : public RpcSuite {
     const Twins twins(group, {1, 2});
     DistributedOptimizer<Optimizer> far(group[0], twins.far(), options);
     Optimizer near(twins.near(), options);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
       Context context(group[0]);
       context.backward({twins.far_loss(Twins::input(i))});
-      if (i == 2) {
-        // The last parameter of worker2 is another one for a while, which its new value would not fit into.
+      if (i == 2 || i == 3) {
+        // The last parameter of worker2 is another one for a while, which its new value would not fit into. The second
+        // one would grow to the old one's size when it is copied.
         const auto& last = twins.far().back();
         const auto value = last.template rpc_sync<value_of>();
-        last.template rpc_sync<set_data>(at::zeros({5}, at::kDouble));
+        last.template rpc_sync<set_data>(i == 2 ? at::zeros({5}, at::kDouble) : at::zeros({1, 4}, at::kDouble));
         EXPECT_THAT(message_of<Error>([&] { far.step(context); }),
                     AllOf(HasSubstr("worker2"), HasSubstr("no parameter has moved")));
         last.template rpc_sync<set_data>(value);
@@ -179,7 +180,7 @@ TEST(OptimizerParticipant, StepThatIsGivenUpJustBeforeItWaitsDoesNotWait) {
     std::optional<Future<optim::Standing>> ended;
     std::thread coordinator([&] {
       while (service.ledger().open_steps() == 0) std::this_thread::yield();
-      ended = participant->abort(step);
+      ended = service.ledger().abort({plan.optimizer, step});
     });
     optim::Recipe recipe;
     recipe.step = step;
@@ -188,6 +189,8 @@ TEST(OptimizerParticipant, StepThatIsGivenUpJustBeforeItWaitsDoesNotWait) {
     const auto vote = participant->prepare(recipe);
     coordinator.join();
     EXPECT_TRUE(eventually([&] { return ended->ready() && vote.ready(); })) << "step " << step;
+    // Not Busy, which a coordinator takes for "try again, and wait": it has waited.
+    EXPECT_EQ(vote.wait(), optim::Vote::Over);
   }
   service.locks().unlock(other);
 }

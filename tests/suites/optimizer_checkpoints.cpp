@@ -6,13 +6,16 @@
 #include <torch/optim/sgd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
 #include <sstream>
+#include <thread>
 
+#include "optim/checkpoint.h"
 #include "suites/optimizer_twins.h"
 #include "temporary_directory.h"
 
@@ -257,6 +260,53 @@ TEST_P(OptimizerCheckpoints, SavesIntoADirectoryThatHasToBeMade) {
     sgd.save(directory_.file(name));
     EXPECT_NO_THROW(sgd.load(directory_.file(name))) << name;
   }
+}
+
+TEST_P(OptimizerCheckpoints, ParametersThatAnotherOptimizerStepsAreSavedBetweenTwoSteps) {
+  Group group = start(3);
+  auto& worker = group[0];
+  const auto one = worker.remote<make_leaf>("worker1", 0.0), other = worker.remote<make_leaf>("worker2", 0.0);
+  std::atomic<bool> done = false;
+  std::thread training([&] {
+    DistributedOptimizer<SGD> optimizer(worker, {one, other}, SGDOptions(1));
+    while (!done) {
+      Context context(worker);
+      context.backward({one.to_here().sum() + other.to_here().sum()});
+      optimizer.step(context);
+    }
+  });
+  constexpr int count = 12;
+  DistributedOptimizer<SGD> optimizer(worker, {one, other}, SGDOptions(1));
+  for (int i = 0; i < count; i++) optimizer.save(directory_.file(std::to_string(i)));
+  done = true;
+  training.join();
+  Tensor last = make_leaf(1).detach();
+  bool moved = false;
+  for (int i = 0; i < count; i++) {
+    optimizer.load(directory_.file(std::to_string(i)));
+    const auto value = one.rpc_sync<value_of>();
+    EXPECT_TRUE(at::equal(value, other.rpc_sync<value_of>())) << value << other.rpc_sync<value_of>();
+    moved = moved || (i > 0 && !at::equal(value, last));
+    last = value;
+  }
+  EXPECT_TRUE(moved) << "nobody stepped them meanwhile";
+}
+
+TEST_P(OptimizerCheckpoints, DirectoryThatSomebodySavesIntoIsNotSavedInto) {
+  Group group = start(2);
+  const auto one = group[0].remote<make_leaf>("worker1", 1.0);
+  DistributedOptimizer<SGD> sgd(group[0], {one}, SGDOptions(0.1));
+  sgd.save(directory_.path());
+  const auto before = contents();
+  {
+    optim::CheckpointWriter somebody(directory_.path());
+    ASSERT_TRUE(somebody.begin({{{detail::settings_of(SGDOptions(0.1)), 1}}}).ok());
+    EXPECT_THAT(message_of<Error>([&] { sgd.save(directory_.path()); }),
+                AllOf(HasSubstr("was not saved"), HasSubstr(directory_.path()), HasSubstr("right now")));
+    EXPECT_EQ(contents(), before);
+    EXPECT_NO_THROW(sgd.load(directory_.path()));
+  }
+  EXPECT_NO_THROW(sgd.save(directory_.path()));
 }
 
 TEST_P(OptimizerCheckpoints, ScheduleSetsTheRateOfEveryGroup) {

@@ -15,6 +15,9 @@
 
 /// Modules of libtorch that live at other workers. A method is called through the reference
 /// (`net.rpc_sync<&NetImpl::forward>(x)`), and parameters(net) of <farad/rref.h> is for the optimizer.
+///
+/// save(), load() and move_to() do not take turns with optimizers: call them while none steps the parameters, or what
+/// they read or write may be of two steps. save() and load() of an optimizer do take turns.
 namespace farad {
 namespace detail {
 

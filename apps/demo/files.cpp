@@ -44,12 +44,18 @@ std::optional<Checkpoints::Checkpoint> Checkpoints::last() const {
 void Checkpoints::save(int64_t steps, const std::function<void(const std::string&)>& write) const {
   write(path_of(steps));
   for (const int64_t other : all()) {
-    if (other != steps) fs::remove_all(path_of(other));
+    if (other != steps) remove(other);
   }
 }
 
 void Checkpoints::clear() const {
-  for (const int64_t steps : all()) fs::remove_all(path_of(steps));
+  for (const int64_t steps : all()) remove(steps);
+}
+
+void Checkpoints::remove(int64_t steps) const {
+  // First: if the process ends before the rest is gone too, last() must not take it for whole.
+  fs::remove(path_of(steps) + "/manifest.json");
+  fs::remove_all(path_of(steps));
 }
 
 std::vector<int64_t> Checkpoints::all() const {

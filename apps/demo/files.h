@@ -32,6 +32,7 @@ class Checkpoints {
 
  private:
   std::string path_of(int64_t steps) const { return directory_ + "/step" + std::to_string(steps); }
+  void remove(int64_t steps) const;
   /// How many steps each comes after, whole or not.
   std::vector<int64_t> all() const;
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -34,6 +35,12 @@ class DemoTest : public testing::Test {
     const auto place = text.find(words);
     return place == text.npos ? -1 : std::strtod(text.c_str() + place + words.size(), nullptr);
   }
+  /// What is between; empty if one of them is not there.
+  static std::string part_of(const std::string& text, const std::string& from, const std::string& to) {
+    const auto first = text.find(from), last = text.find(to);
+    if (first == text.npos || last == text.npos || last < first) return {};
+    return text.substr(first + from.size(), last - first - from.size());
+  }
   /// The processes that `parent` has started, in order.
   static std::vector<pid_t> children_of(pid_t parent) {
     const auto id = std::to_string(parent);
@@ -53,6 +60,15 @@ TEST_F(DemoTest, ShowsCurvesCostsAndASampleAndNamesItsFiles) {
       command.out(),
       testing::AllOf(HasSubstr("step   2 of 2"), HasSubstr("largest difference"), HasSubstr("What distribution costs"),
                      HasSubstr("The people of the workshop"), HasSubstr(directory_.file("loss.csv"))));
+  for (const auto* what : {"pipeline   ", "one process"}) {
+    const auto line = std::string(what) + ": step   1 of 2, loss [0-9.]+, +[1-9][0-9]* tokens/s, 1 steps left";
+    EXPECT_THAT(command.out(), testing::ContainsRegex(line));
+  }
+  EXPECT_THAT(command.out(), testing::ContainsRegex("2 processes +[0-9.]+ ms +[0-9.]+ ms: [0-9.]+ times the time"));
+  // Both learn alike, so every mark of the drawing is of both.
+  const auto drawing = part_of(command.out(), "#: both):", "largest difference");
+  EXPECT_EQ(std::count(drawing.begin(), drawing.end(), '#'), 72) << drawing;
+  EXPECT_EQ(std::count(drawing.begin(), drawing.end(), 'p'), 0) << drawing;
   for (const auto* name : {"loss.csv", "loss.svg", "sample.txt", "checkpoints-seed1/step2/manifest.json"})
     EXPECT_TRUE(wrote(name)) << name;
   EXPECT_TRUE(command.everything_ended());

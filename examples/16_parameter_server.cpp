@@ -42,20 +42,23 @@ torch::Tensor train_together(farad::Worker& worker, const Weight& weight, Optimi
   return torch::stack(sums);
 }
 
-/// At a trainer; its optimizer and those of the others take turns at the server.
-int train_alone(Weight weight, int round) {
+/// At a trainer; its optimizer and those of the others take turns at the server. Gives the loss of each step.
+torch::Tensor train_alone(Weight weight, int round) {
   auto& worker = farad::Worker::current();
   Optimizer optimizer(worker, {weight}, options);
+  std::vector<torch::Tensor> losses;
   for (int step = round * steps; step < (round + 1) * steps; ++step) {
     farad::Context context(worker);
-    context.backward({loss_here(weight, step)});
+    losses.push_back(loss_here(weight, step));
+    context.backward({losses.back()});
     optimizer.step(context);
+    losses.back() = losses.back().detach();
   }
-  return steps;
+  return torch::stack(losses);
 }
 
 void train_each(farad::Worker& worker, const Weight& weight, int round) {
-  std::vector<farad::Future<int>> running;
+  std::vector<farad::Future<torch::Tensor>> running;
   for (int rank = 1; rank <= trainers; ++rank) running.push_back(worker.rpc_async<train_alone>(rank, weight, round));
   for (const auto& trainer : running) trainer.wait();
 }
@@ -87,18 +90,34 @@ void serve(farad::Worker& worker, const fs::path& directory, bool together, int 
 struct Result {
   torch::Tensor weight, losses;
 };
+bool alike(const Result& one, const Result& other) {
+  return torch::allclose(one.weight, other.weight, 1e-4, 1e-6) && torch::allclose(one.losses, other.losses, 1e-4, 1e-6);
+}
 
-Result train_in_one_process() {
+/// With the data of the first `count` trainers.
+Result train_in_one_process(int count) {
   const auto weight = make_weight();
   std::vector<torch::Tensor> losses;
   torch::optim::SGD optimizer({weight}, options);
   for (int step = 0; step < rounds * steps; ++step) {
     optimizer.zero_grad();
-    losses.push_back(loss_of(weight, 1, step) + loss_of(weight, 2, step));
+    auto sum = torch::zeros({});
+    for (int trainer = 1; trainer <= count; ++trainer) sum = sum + loss_of(weight, trainer, step);
+    losses.push_back(sum);
     losses.back().backward();
     optimizer.step();
   }
   return {weight.detach(), torch::stack(losses).detach()};
+}
+
+/// A trainer that is alone always meets the weight that its last step has made.
+void compare_one_trainer(farad::Worker& worker) {
+  if (worker.rank() != 0) return;
+  const auto weight = Weight::local(worker, make_weight());
+  std::vector<torch::Tensor> losses;
+  for (int round = 0; round < rounds; ++round) losses.push_back(worker.rpc_sync<train_alone>(1, weight, round));
+  const bool like = alike({weight.local_value().detach(), torch::cat(losses)}, train_in_one_process(1));
+  std::cout << "one trainer by itself: " << (like ? "like" : "UNLIKE") << " one process\n";
 }
 
 /// Of a training each by itself there are no common losses.
@@ -125,14 +144,14 @@ int main() {
     }
     farad::spawn(1 + trainers, [&](farad::Worker& worker) { serve(worker, where, together, -1); });
   }
+  farad::spawn(2, compare_one_trainer);
   farad::spawn(1, [&](farad::Worker& worker) {
-    const auto alone = train_in_one_process(), end = result_in(worker, whole), again = result_in(worker, resumed);
-    const bool like =
-        torch::allclose(end.weight, alone.weight, 1e-4, 1e-6) && torch::allclose(end.losses, alone.losses, 1e-4, 1e-6);
+    const auto alone = train_in_one_process(trainers);
+    const auto end = result_in(worker, whole), again = result_in(worker, resumed);
     const bool equal = torch::equal(again.weight, end.weight) && torch::equal(again.losses, end.losses);
     // Who steps by how old a weight, the scheduler decides, so the last decimals are chance. They began 4 off.
     const auto learned = [](const Result& of) { return torch::allclose(of.weight, truth(), 0, 0.5); };
-    std::cout << "together: " << (like ? "like" : "UNLIKE") << " one process\n"
+    std::cout << "together: " << (alike(end, alone) ? "like" : "UNLIKE") << " one process\n"
               << "killed and resumed: " << (equal ? "equal" : "DIFFERENT") << '\n'
               << "each by itself, killed and resumed: "
               << (learned(result_in(worker, apart)) && learned(alone) ? "learned" : "NOT LEARNED") << " the same\n";

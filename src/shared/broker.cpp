@@ -15,7 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.h"
+#include "base/log.h"
 #include "base/thread_census.h"
+#include "shared/no_fork.h"
 #include "shm/fd.h"
 
 namespace farad::shared {
@@ -46,7 +49,7 @@ base::Status bind_to(const std::string& name, base::Fd& out) {
   sockaddr_un address;
   socklen_t size = 0;
   if (auto status = address_of(name, address, size); !status.ok()) return status;
-  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return shm::system_error("socket");
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return {};
   if (::listen(socket.get(), 64) != 0) return shm::system_error("listen");
@@ -177,21 +180,42 @@ void Broker::work() {
   while (true) {
     if (listening_) return serve();
     if (waiting_ && !wait_for_news(waiting_.get())) return;
-    waiting_.reset();                                        // Whoever had the name has ended.
-    const bool could_try = bind_to(name_, listening_).ok();  // Not if there are no descriptors left: later, maybe.
+    look_for_the_name();
     if (listening_) continue;
     base::Fd memory;
     uint64_t size = 0;
-    if (could_try && connect_to(name_, waiting_).ok() && waiting_) {
-      if (!wait_for_news(waiting_.get())) return;  // Whoever has the name may be stopped, and our end must not wait.
-    }
+    // Whoever has the name may be stopped, and our end must not wait.
+    if (waiting_ && !wait_for_news(waiting_.get())) return;
     if (waiting_ && receive(waiting_.get(), base::never, memory, size).ok()) {
-      if (!is_same_memory(memory.get(), segment_->fd())) return;  // Somebody gave the name to another model.
+      if (!is_same_memory(memory.get(), segment_->fd())) return lose_the_name();
       continue;
     }
-    waiting_.reset();
+    drop(waiting_);
     if (!pause()) return;
   }
+}
+
+/// Whoever had it has ended: it becomes ours, or another one's, to whom we connect.
+void Broker::look_for_the_name() {
+  const NoFork no_fork;
+  waiting_.reset();
+  if (!bind_to(name_, listening_).ok() || listening_) return;  // There may be descriptors left later.
+  (void)connect_to(name_, waiting_);
+}
+
+/// Somebody has created another model of that name. To take it back would lose it for those who found that one.
+void Broker::lose_the_name() {
+  drop(waiting_);
+  const base::Log log("process " + std::to_string(process_), base::log_level(base::Environment::process()));
+  log.error("[shared] another model was created as \"", name_,
+            "\" before one of us could take the name over from the process that had it, which has ended: the model "
+            "that this process has goes on for those who have it, but nobody finds it by its name any more");
+  lost_.store(true);
+}
+
+void Broker::drop(base::Fd& one) {
+  const NoFork no_fork;
+  one.reset();
 }
 
 /// Between two tries. False once it is to stop.
@@ -203,16 +227,27 @@ bool Broker::pause() const {
 /// Until it is to stop. Those who were served are kept: that their connection ends tells them that we did.
 void Broker::serve() {
   while (wait_for_news(listening_.get())) {
-    base::Fd socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!socket) (void)pause();  // Out of descriptors, most likely: who asks stays there, and we would only spin.
-    if (!socket || !is_same_user(socket.get())) continue;
-    hand_out(socket.get());
-    std::erase_if(served_, [](const base::Fd& one) {
-      pollfd hung_up{.fd = one.get(), .events = 0, .revents = 0};
-      return ::poll(&hung_up, 1, 0) > 0;
-    });
-    served_.push_back(std::move(socket));
+    const int socket = welcome();
+    if (socket >= 0) {
+      hand_out(socket);
+    } else {
+      (void)pause();  // Out of descriptors, most likely: who asks stays there, and we would only spin.
+    }
   }
+}
+
+/// The connection of one that asks, from now on one of those who are served; -1 if there is none.
+int Broker::welcome() {
+  const NoFork no_fork;
+  std::erase_if(served_, [](const base::Fd& one) {
+    pollfd hung_up{.fd = one.get(), .events = 0, .revents = 0};
+    return ::poll(&hung_up, 1, 0) > 0;
+  });
+  base::Fd socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const int number = socket.get();
+  if (!socket || !is_same_user(number)) return -1;
+  served_.push_back(std::move(socket));
+  return number;
 }
 
 void Broker::hand_out(int socket) const {

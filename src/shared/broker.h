@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -32,12 +33,19 @@ class Broker {
   ~Broker();
   /// False in a process that was forked off.
   bool is_ours() const { return process_ == ::getpid(); }
+  /// Whether another model came to have the name, between the end of whoever had it and our turn. Then nobody finds
+  /// this one any more, and we do not look for the name any further.
+  bool has_lost_the_name() const { return lost_.load(); }
   Broker(const Broker&) = delete;
 
  private:
   Broker(std::string name, std::shared_ptr<Segment> segment, base::Fd listening, base::Fd waiting);
   void work();
+  void look_for_the_name();
+  void lose_the_name();
   void serve();
+  int welcome();
+  static void drop(base::Fd& one);
   void hand_out(int socket) const;
   bool wait_for_news(int descriptor) const;
   bool pause() const;
@@ -45,9 +53,11 @@ class Broker {
   const pid_t process_;
   const std::string name_;
   const std::shared_ptr<Segment> segment_;
+  // By the thread, and only while nobody forks: a child has to find all of them, to let go of them.
   base::Fd listening_;            // we have the name
   base::Fd waiting_;              // a connection to the one that has it: its end is his
   std::vector<base::Fd> served_;  // those who wait for our end
+  std::atomic<bool> lost_ = false;
   base::Fd stop_;
   std::thread thread_;
 };

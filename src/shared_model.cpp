@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "net/machine.h"
 #include "shared_model_state.h"
 
 namespace farad::shared {
@@ -43,11 +44,22 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// That of MurmurHash3, which maps numbers of half the size one to one.
+uint32_t mixed_half(uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x85ebca6b;
+  x = (x ^ (x >> 13)) * 0xc2b2ae35;
+  return x ^ (x >> 16);
+}
+
 }  // namespace
 
-uint64_t stream_seed(uint64_t seed, uint64_t worker) {
+uint64_t stream_seed(uint64_t seed, uint64_t stream) {
   constexpr uint64_t odd = 0x9e3779b97f4a7c15;
-  return mixed(mixed(seed + odd) + worker * odd);
+  const uint64_t of_seed = mixed(seed + odd);
+  const uint64_t upper = mixed(of_seed + stream * odd) >> 32;
+  // One to one in the stream, whatever the seed makes of it in between.
+  const uint32_t once = mixed_half(static_cast<uint32_t>(stream) + static_cast<uint32_t>(of_seed));
+  return upper << 32 | mixed_half(once ^ static_cast<uint32_t>(of_seed >> 32));
 }
 
 Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -67,6 +79,7 @@ detail::OptimizerSettings Model::plain_sgd() {
 
 Model Model::create(const std::string& name, std::vector<Named> tensors, detail::OptimizerSettings settings,
                     Options options) {
+  FARAD_CHECK(!options.read_only, "[shared] \"", name, "\" is to be created, and Options::read_only is for attach()");
   Broker::check(name).raise();  // Before the system refuses it, which says less.
   const auto use = use_of(options);
   auto state = std::make_unique<State>(name, std::move(tensors), settings, std::move(options));
@@ -87,11 +100,16 @@ Model Model::create(const std::string& name, std::vector<Named> tensors, detail:
   return Model(std::move(state));
 }
 
-Model Model::attach(const std::string& name, std::vector<Named> tensors, Options options) {
+Model Model::attach(const Handle& handle, std::vector<Named> tensors, Options options) {
+  const auto& name = handle.name;
+  FARAD_CHECK(handle.machine.empty() || handle.machine == net::machine_identity(), "[shared] \"", name,
+              "\" is a model of another machine or another user: it is shared by processes of one");
   std::shared_ptr<Segment> segment;
   std::unique_ptr<Broker> broker;
   const auto deadline = base::deadline_after(base::Clock::now(), options.patience);
   Broker::fetch(name, deadline, segment, broker).raise();
+  FARAD_CHECK(handle.identity == 0 || handle.identity == segment->header().identity, "[shared] the model that was \"",
+              name, "\" is gone, or has lost its name: another one has it now");
   auto settings = Layout::settings_in(segment->description());
   settings.options["lr"] = segment->header().books.rate.load();
   options.moving_average = Layout::moving_average_in(segment->description());
@@ -120,13 +138,22 @@ void Model::detach() {
 }
 
 const std::string& Model::name() const { return state().name; }
+Handle Model::handle() const {
+  const auto& here = state();
+  return {here.name, here.header().identity, net::machine_identity()};
+}
 Policy Model::policy() const { return state().policy(); }
-int Model::worker() const { return static_cast<int>(state().seat); }
+int Model::worker() const {
+  const auto& here = state();
+  return here.is_worker() ? static_cast<int>(here.seat) : -1;
+}
+uint64_t Model::stream() const { return state().stream; }
 uint64_t Model::version() const { return state().header().books.version.load(); }
 void Model::set_lr(double lr) {
   TORCH_CHECK(lr >= 0, "[shared] ", lr, " is no learning rate");
   // By the lock, else an update that is put back would take it with it.
   auto& here = state();
+  here.may_change("set_lr");
   here.writer->alone([&] { here.header().books.rate.store(lr); }, here.deadline()).raise();
 }
 double Model::lr() const { return state().header().books.rate.load(); }
@@ -194,11 +221,13 @@ Stats Model::stats() const {
   stats.cut_off = header.cut_off.load();
   stats.snapshots = header.snapshots.load();
   stats.snapshot_retries = header.retries.load();
+  stats.snapshot_waits = header.waits.load();
   stats.snapshots_torn = header.torn.load();
   stats.discarded = header.discarded.load();
   stats.duplicates = header.duplicates.load();
   stats.members_lost = header.members_lost.load();
   stats.managers_lost = header.managers_lost.load();
+  stats.name_lost = here.broker->has_lost_the_name();
   uint64_t applied = 0, begun = 0, in_progress = 0, staleness = 0;
   for (size_t i = 0; i < most_workers; ++i) {
     const auto& seat = header.seats[i];
@@ -245,9 +274,11 @@ std::vector<Update> Model::history() const {
   std::vector<Update> updates;
   for (uint64_t version = first; version <= last; ++version) {
     const auto& record = header.records[version % most_records];
+    if (record.version.load(std::memory_order_acquire) != version) continue;  // A newer one is written over it.
     Update update{
         static_cast<int>(record.worker.load()), record.sequence.load(), record.version_read.load(), version, {}};
-    if (record.version.load() == version) updates.push_back(update);  // Else a newer one was written over it.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (record.version.load(std::memory_order_relaxed) == version) updates.push_back(update);
   }
   return updates;
 }

@@ -1,5 +1,7 @@
 #include "shared_model_state.h"
 
+#include <farad/error.h>
+
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -28,7 +30,7 @@ const Options& checked(const Options& options) {
 
 std::optional<Layout> own_layout_of(const std::vector<Named>& bound, const detail::OptimizerSettings& settings,
                                     const Options& options) {
-  if (shares_memories(options)) return {};
+  if (shares_memories(options) || options.read_only) return {};
   return Layout(entries_of(bound), settings);
 }
 
@@ -47,7 +49,9 @@ std::vector<Named> without_doubles(std::vector<Named> tensors) {
 std::vector<Entry> entries_of(std::vector<Named> tensors) {
   std::vector<Entry> entries;
   entries.reserve(tensors.size());
-  for (auto& [name, tensor, trained] : tensors) entries.push_back({std::move(name), std::move(tensor), trained});
+  for (auto& [name, tensor, trained, buffer] : tensors) {
+    entries.push_back({std::move(name), std::move(tensor), trained, buffer});
+  }
   return entries;
 }
 
@@ -61,7 +65,7 @@ Model::State::State(std::string given_name, std::vector<Named> tensors, const de
       own_layout(own_layout_of(bound, settings, options)) {}
 
 Model::State::~State() {
-  if (segment && sits.is_set()) leave_seat(segment->header(), seat);
+  if (segment && joined.is_set() && is_worker()) leave_seat(segment->header(), seat);
 }
 
 void Model::State::must_be(Policy wanted, const char* what) const {
@@ -69,23 +73,35 @@ void Model::State::must_be(Policy wanted, const char* what) const {
 }
 
 void Model::State::join() {
-  Writer guest(segment, 0);  // Sits nowhere yet, so it may only use the lock.
-  uint32_t taken = 0;
-  guest.alone([&] { take_seat(header(), taken).raise(); }, deadline()).raise();
-  try {
-    sit(taken);
-  } catch (...) {
-    leave_seat(header(), taken);
-    throw;
+  if (!joined.is_set()) version_read = header().books.version.load();
+  look_on();
+  uint32_t taken = no_seat;
+  if (!options.read_only) writer->alone([&] { take_seat(header(), taken).raise(); }, deadline()).raise();
+  if (taken != no_seat) {
+    try {
+      sit(taken);
+    } catch (...) {
+      leave_seat(header(), taken);
+      look_on();
+      throw;
+    }
   }
-  sits.set();  // Only now: what cannot join tries again, and has nothing to leave.
+  if (joined.is_set()) return;  // It was a reader: its numbers stay those of its stream.
+  stream = header().joined.fetch_add(1);
+  joined.set();  // Only now: what cannot join tries again, and has nothing to leave.
+}
+
+void Model::State::look_on() {
+  seat = no_seat;
+  has_slots = false;
+  own.reset();
+  writer.emplace(segment, seat);  // It may only use the lock.
+  reader.emplace(segment, policy() != Policy::Hogwild);
 }
 
 void Model::State::sit(uint32_t there) {
   seat = there;
-  segment->reserve_slots(seat).raise();
   writer.emplace(segment, seat);
-  reader.emplace(segment, policy() != Policy::Hogwild);
   if (own_layout) {
     Segment::create(name + "-own", *own_layout, {.keeps = false}, own).raise();  // What is killed takes it with it.
     renew_own();
@@ -97,18 +113,39 @@ void Model::State::sit(uint32_t there) {
       Rounds::Rules{policy() == Policy::AllReduced, own_layout ? options.wait_for_late : std::chrono::milliseconds{0}});
   queue.emplace(segment, seat, *writer, *slots,
                 Queue::Batch{static_cast<size_t>(options.gather), options.gather_within});
-  version_read = header().books.version.load();
   last_sequence = my_seat().begun.load();
 }
 
 void Model::State::be_here() {
-  if (sits.is_set()) return;
+  if (joined.is_set()) return;
   if (!broker || !broker->is_ours()) {
     broker.reset();
     broker = Broker::stand_by(name, segment);
   }
   join();
-  if (own) bind_all();  // That of the parent is its own.
+  if (own_layout) bind_all();  // That of the parent is its own.
+}
+
+void Model::State::be_worker(const char* what) {
+  may_change(what);
+  if (is_worker()) return;
+  join();
+  if (!is_worker()) {
+    throw Error("[shared] " + std::string(what) + ": " + std::to_string(most_workers) + " workers use \"" + name +
+                "\" already, so this process can only read it until one of them leaves");
+  }
+  if (own_layout) bind_all();
+}
+
+void Model::State::may_change(const char* what) const {
+  FARAD_CHECK(!options.read_only, "[shared] ", what, ": this process has attached to \"", name,
+              "\" with Options::read_only");
+}
+
+void Model::State::reserve_slots() {
+  if (has_slots) return;
+  segment->reserve_slots(seat).raise();
+  has_slots = true;
 }
 
 std::vector<at::Tensor> Model::State::views() const {

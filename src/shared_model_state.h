@@ -25,6 +25,12 @@ namespace farad::shared {
 std::vector<detail::NamedTensor> without_doubles(std::vector<detail::NamedTensor> tensors);
 std::vector<Entry> entries_of(std::vector<detail::NamedTensor> tensors);
 
+/// What a step is made of.
+struct Given {
+  std::vector<at::Tensor> gradients;  ///< of the trained parameters, in their order
+  std::vector<at::Tensor> buffers;    ///< likewise; none, or undefined where the model has it already
+};
+
 /// What a Model is made of in one process. Its caller's thread, one at a time.
 struct Model::State {
   State(std::string name, std::vector<detail::NamedTensor> tensors, const detail::OptimizerSettings& settings,
@@ -33,19 +39,28 @@ struct Model::State {
 
   base::TimePoint deadline() const { return base::deadline_after(base::Clock::now(), options.patience); }
   Header& header() const { return segment->header(); }
+  bool is_worker() const { return seat != no_seat; }
   Seat& my_seat() const { return header().seats[seat]; }
   Policy policy() const { return options.policy; }
   void must_be(Policy wanted, const char* what) const;
 
-  /// Once the segment is there: this process becomes one of its workers.
+  /// Once the segment is there: this process becomes one of its workers or, if it is only to read or no seat is free,
+  /// a reader.
   void join();
   void sit(uint32_t there);
-  /// A process that was forked off is another worker.
+  void look_on();
+  /// A process that was forked off is another worker, or reader.
   void be_here();
+  /// A reader that may be one becomes a worker, if a seat is free by now; else this throws. Names what needs one.
+  void be_worker(const char* what);
+  /// Throws if this process is only to read.
+  void may_change(const char* what) const;
+  /// The room for what this process leaves for others, when it first does.
+  void reserve_slots();
 
   /// What the bound module lies in, and where there.
   const std::shared_ptr<Segment>& home() const { return own ? own : segment; }
-  const Layout& home_layout() const { return own_layout ? *own_layout : layout; }
+  const Layout& home_layout() const { return own ? *own_layout : layout; }
   /// The values there.
   std::vector<at::Tensor> views() const;
   void bind_all() const;
@@ -56,12 +71,14 @@ struct Model::State {
   /// Averaged: the copy of this process becomes what the model is; steps that are not in there are dropped.
   void renew_own();
 
-  Update step_alone(const std::vector<at::Tensor>& gradients);
-  Update step_with_all(const std::vector<at::Tensor>& gradients, double samples);
-  Update submit(const std::vector<at::Tensor>& gradients, double samples);
+  Update step(Given given, double samples);
+  Update step_alone(const Given& given);
+  Update step_with_all(const Given& given, double samples);
+  Update submit(const Given& given, double samples);
+  uint64_t average();
   /// If a round came about that this process could not wait for: its steps in there are none of those to come.
   void note_what_is_in();
-  Update step_own(const std::vector<at::Tensor>& gradients, double samples);
+  Update step_own(const Given& given, double samples);
   /// The update that gradients of several make, and that their copies make.
   Writer::Work by_mean(const std::vector<Ticket>& tickets);
   Writer::Work by_average(const std::vector<Ticket>& tickets);
@@ -77,8 +94,10 @@ struct Model::State {
   std::shared_ptr<Segment> segment;
   std::shared_ptr<Segment> own;  // Averaged: the copy of this process, and what its optimizer remembers
   std::unique_ptr<Broker> broker;
-  ForkMark sits;  // Not in a process that was forked off, until it does itself.
-  uint32_t seat = 0;
+  ForkMark joined;  // Not in a process that was forked off, until it has itself.
+  uint32_t seat = no_seat;
+  uint64_t stream = 0;
+  bool has_slots = false;
   std::optional<Writer> writer;
   std::optional<Reader> reader;
   std::optional<Stepper> stepper;

@@ -39,6 +39,14 @@ class Attempt {
   bool succeeded_ = false;
 };
 
+std::vector<at::Tensor> buffers_of(const std::vector<detail::NamedTensor>& tensors) {
+  std::vector<at::Tensor> buffers;
+  for (const auto& one : tensors) {
+    if (one.buffer) buffers.push_back(one.tensor);
+  }
+  return buffers;
+}
+
 std::vector<at::Tensor> gradients_of(const std::vector<detail::NamedTensor>& tensors) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(tensors.size());
@@ -64,6 +72,13 @@ std::vector<at::Tensor> gradients_by(const at::Tensor& loss, const std::vector<d
   return gradients;
 }
 
+/// As tensors go through a slot, where the policy has slots.
+std::vector<at::Tensor> together(const Given& given) {
+  auto all = given.gradients;
+  all.insert(all.end(), given.buffers.begin(), given.buffers.end());
+  return all;
+}
+
 /// What an average is made of.
 struct Shares {
   std::vector<double> each;  ///< of the copies that are brought
@@ -87,47 +102,65 @@ Shares shares_of(const std::vector<Ticket>& tickets, double samples_of_all) {
 
 }  // namespace
 
-Update Model::learn(const at::Tensor& loss, double samples) { return step(gradients_by(loss, state().bound), samples); }
-
-Update Model::learn_by(const at::Tensor& loss, const std::vector<detail::NamedTensor>& tensors, double samples) {
-  return step(gradients_by(loss, without_doubles(tensors)), samples);
+Update Model::learn(const at::Tensor& loss, double samples) {
+  auto& here = state();
+  return here.step({gradients_by(loss, here.bound), {}}, samples);
 }
 
-Update Model::step(double samples) { return step(gradients_of(state().bound), samples); }
+Update Model::learn_by(const at::Tensor& loss, const std::vector<detail::NamedTensor>& tensors, double samples) {
+  const auto unique = without_doubles(tensors);
+  return state().step({gradients_by(loss, unique), buffers_of(unique)}, samples);
+}
+
+Update Model::step(double samples) {
+  auto& here = state();
+  return here.step({gradients_of(here.bound), {}}, samples);
+}
 
 Update Model::step_by(const std::vector<detail::NamedTensor>& tensors, double samples) {
-  return step(gradients_of(without_doubles(tensors)), samples);
+  const auto unique = without_doubles(tensors);
+  return state().step({gradients_of(unique), buffers_of(unique)}, samples);
 }
 
 Update Model::step(std::vector<at::Tensor> gradients, double samples) {
-  auto& here = state();
+  return state().step({std::move(gradients), {}}, samples);
+}
+
+Update Model::State::step(Given given, double samples) {
   FARAD_CHECK(std::isfinite(samples) && samples >= 0, "[shared] a step by ", samples, " samples");
-  here.stepper->check(gradients);
-  switch (here.policy()) {
+  be_worker("step");
+  stepper->check(given.gradients, given.buffers);
+  stepper->drop_own(given.buffers);
+  switch (policy()) {
     case Policy::AllReduced:
-      return here.step_with_all(gradients, samples);
+      return step_with_all(given, samples);
     case Policy::Managed:
-      return here.submit(gradients, samples);
+      return submit(given, samples);
     case Policy::Averaged: {
-      auto update = here.step_own(gradients, samples);
-      const auto every = static_cast<uint64_t>(here.options.average_every);
-      if (every > 0 && here.my_seat().pending.load() >= every) update.version = average();
+      auto update = step_own(given, samples);
+      const auto every = static_cast<uint64_t>(options.average_every);
+      if (every > 0 && my_seat().pending.load() >= every) update.version = average();
       return update;
     }
     default:
-      return here.step_alone(gradients);
+      return step_alone(given);
   }
 }
 
 // --- Locked and Hogwild ---
 
-Update Model::State::step_alone(const std::vector<at::Tensor>& gradients) {
+Update Model::State::step_alone(const Given& given) {
   Attempt attempt(my_seat());
   const uint64_t read = version_read;
   const auto update = [&](const Writer::Done& done) {
     return Update{static_cast<int>(seat), done.sequence, read, done.version, {}};
   };
-  Writer::Work work{[&] { stepper->step(gradients, header().books.rate.load()); }, {}, attempt.sequence(), read};
+  const auto& gradients = given.gradients;
+  const auto change = [&] {
+    stepper->step(gradients, header().books.rate.load());
+    stepper->put(given.buffers);
+  };
+  Writer::Work work{change, {}, attempt.sequence(), read};
   Writer::Done done;
   if (policy() == Policy::Locked) {
     if (options.observer) work.observe = [&](const Writer::Done& made) { options.observer(update(made), gradients); };
@@ -161,17 +194,22 @@ void Model::State::observe_together(Writer::Work& work, const std::vector<Ticket
 
 Writer::Work Model::State::by_mean(const std::vector<Ticket>& tickets) {
   const auto gradients = std::make_shared<std::vector<at::Tensor>>(slots->mean(tickets));
-  Writer::Work work{[this, gradients] { stepper->step(*gradients, header().books.rate.load()); }, {}, 0, 0};
+  const auto change = [this, gradients, buffers = slots->mean_of_buffers(tickets)] {
+    stepper->step(*gradients, header().books.rate.load());
+    stepper->put(buffers);
+  };
+  Writer::Work work{change, {}, 0, 0};
   observe_together(work, tickets, gradients);
   return work;
 }
 
-Update Model::State::step_with_all(const std::vector<at::Tensor>& gradients, double samples) {
+Update Model::State::step_with_all(const Given& given, double samples) {
+  reserve_slots();
   Attempt attempt(my_seat());
   const Ticket mine{seat, 0, attempt.sequence(), version_read, 1, samples};
   uint64_t version = 0;
   const auto ending = [this](const std::vector<Ticket>& tickets) { return by_mean(tickets); };
-  rounds->meet(mine, gradients, ending, deadline(), version).raise();
+  rounds->meet(mine, together(given), ending, deadline(), version).raise();
   attempt.succeeded();
   if (!pulls) version_read = version;
   return {static_cast<int>(seat), mine.sequence, mine.version_read, version, {}};
@@ -179,10 +217,11 @@ Update Model::State::step_with_all(const std::vector<at::Tensor>& gradients, dou
 
 // --- Managed ---
 
-Update Model::State::submit(const std::vector<at::Tensor>& gradients, double samples) {
+Update Model::State::submit(const Given& given, double samples) {
+  reserve_slots();
   Attempt attempt(my_seat());
   const Ticket mine{seat, 0, attempt.sequence(), version_read, 1, samples};
-  queue->submit(mine, gradients, [this](const auto& tickets) { return by_mean(tickets); }, deadline()).raise();
+  queue->submit(mine, together(given), [this](const auto& tickets) { return by_mean(tickets); }, deadline()).raise();
   attempt.succeeded();
   if (!pulls) version_read = header().books.version.load();
   return {static_cast<int>(seat), mine.sequence, mine.version_read, 0, {}};
@@ -191,6 +230,7 @@ Update Model::State::submit(const std::vector<at::Tensor>& gradients, double sam
 size_t Model::manage(std::chrono::milliseconds wait) {
   auto& here = state();
   here.must_be(Policy::Managed, "only Policy::Managed has a manager");
+  here.be_worker("manage");
   size_t taken = 0;
   const auto ending = [&](const std::vector<Ticket>& tickets) { return here.by_mean(tickets); };
   const auto now = base::Clock::now();
@@ -201,20 +241,22 @@ size_t Model::manage(std::chrono::milliseconds wait) {
 void Model::settle() {
   auto& here = state();
   here.must_be(Policy::Managed, "only under Policy::Managed gradients wait to be applied");
+  here.be_worker("settle");
   here.queue->settle([&](const auto& tickets) { return here.by_mean(tickets); }, here.deadline()).raise();
 }
 
 // --- Averaged ---
 
-Update Model::State::step_own(const std::vector<at::Tensor>& gradients, double samples) {
+Update Model::State::step_own(const Given& given, double samples) {
   Attempt attempt(my_seat());
-  stepper->step(gradients, header().books.rate.load());
+  stepper->step(given.gradients, header().books.rate.load());
+  stepper->put(given.buffers);
   samples_of_own += samples;
   last_sequence = attempt.sequence();
   const Update update{static_cast<int>(seat), last_sequence, version_read, version_read, {}};
   my_seat().pending.fetch_add(1);
   attempt.succeeded();
-  if (options.observer) options.observer(update, gradients);
+  if (options.observer) options.observer(update, given.gradients);
   return update;
 }
 
@@ -256,14 +298,18 @@ void Model::State::note_what_is_in() {
 uint64_t Model::average() {
   auto& here = state();
   here.must_be(Policy::Averaged, "only under Policy::Averaged processes have copies to average");
-  here.note_what_is_in();
-  here.brought = {
-      here.seat,        0, here.last_sequence, here.version_read, here.my_seat().pending.load(), here.samples_of_own,
-      here.samples_seen};
+  here.be_worker("average");
+  return here.average();
+}
+
+uint64_t Model::State::average() {
+  reserve_slots();
+  note_what_is_in();
+  brought = {seat, 0, last_sequence, version_read, my_seat().pending.load(), samples_of_own, samples_seen};
   uint64_t version = 0;
-  const auto ending = [&](const std::vector<Ticket>& tickets) { return here.by_average(tickets); };
-  here.rounds->meet(here.brought, here.views(), ending, here.deadline(), version).raise();
-  here.renew_own();
+  const auto ending = [this](const std::vector<Ticket>& tickets) { return by_average(tickets); };
+  rounds->meet(brought, views(), ending, deadline(), version).raise();
+  renew_own();
   return version;
 }
 
@@ -280,6 +326,7 @@ void Model::save(const std::string& directory) {
 
 void Model::load(const std::string& directory) {
   auto& here = state();
+  here.may_change("load");
   Image image;
   load_image(directory, here.layout, here.settings, image).raise();
   const auto put = [&] {

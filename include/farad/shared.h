@@ -2,6 +2,7 @@
 
 #include <ATen/core/TensorBody.h>
 #include <farad/detail/optimizer.h>
+#include <farad/fields.h>
 
 #include <chrono>
 #include <cstdint>
@@ -18,6 +19,7 @@ struct NamedTensor {
   std::string name;
   at::Tensor tensor;
   bool trained = true;
+  bool buffer = false;  ///< what a module remembers beside its parameters, as its forward pass leaves it
 };
 
 /// Parameters, then buffers, of a module or of its holder.
@@ -27,7 +29,7 @@ std::vector<NamedTensor> tensors_of(Module& module) {
     std::vector<NamedTensor> all;
     for (const auto& item : module.named_parameters())
       all.push_back({item.key(), item.value(), item.value().requires_grad()});
-    for (const auto& item : module.named_buffers()) all.push_back({item.key(), item.value(), false});
+    for (const auto& item : module.named_buffers()) all.push_back({item.key(), item.value(), false, true});
     return all;
   } else {
     return tensors_of(*module);
@@ -101,6 +103,9 @@ struct Options {
   /// Averaged: how long the members that have come wait for one that is late before they go on without it. 0 = as long
   /// as it lives. What they average meanwhile stays when the late one comes: see average().
   std::chrono::milliseconds wait_for_late{0};
+  /// Of attach(): this process only looks, pulls and takes snapshots; what would change the model throws. There may be
+  /// any number of those, and none is a worker. The bound module lies in the shared values, also under Averaged.
+  bool read_only = false;
   /// Of this process. Costs nothing if there is none.
   Observer observer = {};
 };
@@ -129,26 +134,44 @@ struct Stats {
   uint64_t members_lost = 0, managers_lost = 0;  ///< processes that ended without leaving
   uint64_t snapshots = 0;
   uint64_t snapshot_retries = 0;  ///< because the model changed meanwhile
+  uint64_t snapshot_waits = 0;    ///< that had those who change it wait, because it did so all the time
   uint64_t snapshots_torn = 0;    ///< Hogwild: could not be had whole in time
   double mean_staleness = 0;
   uint64_t max_staleness = 0;
+  /// Whether another model has the name now, because it was created between the end of the process that served the name
+  /// and its takeover by another one. This one goes on for those who have it, but who looks for the name finds the
+  /// other.
+  bool name_lost = false;
   std::vector<Worker> workers;  ///< those that there are or were
 };
 
-/// A seed for the random numbers of one worker, from that of the whole training: whatever the seeds, workers draw
-/// unrelated numbers, and no two workers of one seed have the same. (libtorch's generators for the CPU use its lower
-/// half.)
-uint64_t stream_seed(uint64_t seed, uint64_t worker);
+/// A seed for the random numbers of one stream, from that of the whole training: whatever the seeds, streams are of
+/// unrelated numbers, and no two of the first 2^32 of one seed are the same. Not in the lower half either, which is all
+/// that libtorch's generators for the CPU use. Which stream is whose: Model::stream().
+uint64_t stream_seed(uint64_t seed, uint64_t stream);
+
+/// One model of this machine: what one sends to another process, as an argument or a result of a call, for it to
+/// attach. Unlike a name it is of no other model that comes to have that name later.
+struct Handle {
+  std::string name;
+  uint64_t identity = 0;
+  std::string machine;
+  FARAD_FIELDS(name, identity, machine)
+};
 
 /// A module's parameters, buffers and optimizer state in a segment of shared memory, which any process of this machine
-/// finds by its name: that is what one sends to another, as an argument of a call, for it to attach. The segment ends
-/// with the last process that uses it, however that one ends.
+/// finds by its name, or by a handle that it was sent. The segment ends with the last process that uses it, however
+/// that one ends.
 ///
 /// The module that is given to create() or attach() is bound to the segment: its tensors lie there, and it sees what
 /// others make of them at once. Whoever computes gradients while others train pulls the values into a module of its own
 /// first, so that all of them are of one version. (Under AllReduced it need not: nothing changes between the rounds.
 /// Under Averaged the bound module lies in a copy of this process.) Gradients are read where the module has them and
 /// copied at once; whether they are set to zero or to nothing afterwards makes no difference.
+///
+/// Buffers that a forward pass of the bound module changes, such as the statistics of a BatchNorm, change in the
+/// segment there and then: outside any update, under no lock, unseen by those who copy, and beside whoever else does
+/// the same. So train a module with buffers by one of its own, which is pulled into and stepped by.
 ///
 /// Any thread, one at a time. After a fork the child's Model is a worker of its own, from its first use on; a child
 /// that does not use it has to end or destroy it, else the name may outlive those who serve it.
@@ -167,10 +190,17 @@ class Model {
     return create(name, detail::tensors_of(module), plain_sgd(), options);
   }
   /// Binds the module to a segment that another process, or this one, has created. Throws Error with what differs if
-  /// the module, a type or the version of libtorch is another one; Timeout if there is none in time.
+  /// the module, a type or the version of libtorch is another one; Timeout if there is none in time. A model has 64
+  /// workers at once: who comes beyond is a reader, until it steps when one of them has left.
   template <class Module>
   static Model attach(const std::string& name, Module& module, Options options = {}) {
-    return attach(name, detail::tensors_of(module), options);
+    return attach(Handle{name, 0, {}}, detail::tensors_of(module), options);
+  }
+  /// The same by a handle. Throws Error if it is of another machine or another user, or if the name has gone to another
+  /// model.
+  template <class Module>
+  static Model attach(const Handle& handle, Module& module, Options options = {}) {
+    return attach(handle, detail::tensors_of(module), options);
   }
 
   Model(Model&&) noexcept;
@@ -181,9 +211,14 @@ class Model {
   void detach();
 
   const std::string& name() const;
+  /// For another process to attach.
+  Handle handle() const;
   Policy policy() const;
-  /// Which of the workers this process is.
+  /// Which of the workers this process is; -1 for a reader. When one has ended, another one may get its number.
   int worker() const;
+  /// The how-manieth process this is that has joined, from 0 on. No other one ever has that number, so what it draws
+  /// with stream_seed(seed, stream()) nobody else has drawn before.
+  uint64_t stream() const;
   /// How many updates were applied.
   uint64_t version() const;
 
@@ -213,12 +248,16 @@ class Model {
   ///     only that fails, the step stands, and the next one tries to average again. That counts no step twice, also if
   ///     the average came about after all.
   Update step(double samples = 1);
-  /// By those of another module.
+  /// By those of another module, whose buffers come with them, as its forward pass has left them: they become those of
+  /// the model in the same update. Where updates of several processes come one after the other, the last one's stay;
+  /// where one update is made of several, each becomes the mean by samples of those that brought it (of whole numbers,
+  /// the first), as under Averaged when the copies are averaged. A module without any buffers brings none.
   template <class Module>
     requires(!std::is_arithmetic_v<Module> && !std::is_same_v<std::remove_const_t<Module>, std::vector<at::Tensor>>)
   Update step(Module& module, double samples = 1) {
     return step_by(detail::tensors_of(module), samples);
   }
+  /// By these, one for each trained parameter, in their order; buffers stay.
   Update step(std::vector<at::Tensor> gradients, double samples = 1);
 
   /// backward() from `loss` and a step by what it gives, as one: farad's engine takes less time than libtorch's for a
@@ -251,7 +290,9 @@ class Model {
     std::vector<std::pair<std::string, at::Tensor>> tensors;
     std::vector<std::pair<std::string, at::Tensor>> average;  ///< of the trained parameters, if the model keeps one
   };
-  /// A copy of all parameters and buffers as they were at one instant. Holds nobody up.
+  /// A copy of all parameters and buffers as they were at one instant. Holds nobody up, unless the model changes so
+  /// often that eight tries were in vain: then one copy is made under the lock or, under Hogwild, while those who write
+  /// pause for up to 200 ms, and stats() counts that.
   Snapshot snapshot();
 
   /// Writes all of it, what the optimizer remembers included, as it was at one instant, into a directory, where it
@@ -277,7 +318,7 @@ class Model {
   static detail::OptimizerSettings plain_sgd();
   static Model create(const std::string& name, std::vector<detail::NamedTensor> tensors,
                       detail::OptimizerSettings settings, Options options);
-  static Model attach(const std::string& name, std::vector<detail::NamedTensor> tensors, Options options);
+  static Model attach(const Handle& handle, std::vector<detail::NamedTensor> tensors, Options options);
   uint64_t pull(std::vector<detail::NamedTensor> into, bool average);
   Update step_by(const std::vector<detail::NamedTensor>& tensors, double samples);
   Update learn_by(const at::Tensor& loss, const std::vector<detail::NamedTensor>& tensors, double samples);

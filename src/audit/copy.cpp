@@ -26,7 +26,7 @@ Copy::Copy(const Training& training, const Options& options)
     : rounds_(options.rounds), learner_(training.make(options)) {
   TORCH_CHECK(learner_.batch && learner_.gradients, "[audit] \"", training.name,
               "\" made a learner without batch or gradients");
-  for (const auto& [name, tensor, trained] : learner_.tensors) {
+  for (const auto& [name, tensor, trained, buffer] : learner_.tensors) {
     if (!trained) {
       tensors_.buffers.push_back({name, tensor});
       first_.emplace_back(tensor, tensor.detach().clone());

@@ -32,10 +32,13 @@ std::vector<std::string> remembered_by(const detail::OptimizerSettings& settings
   return names;
 }
 
-std::string describe(const std::string& name, c10::ScalarType type, c10::IntArrayRef sizes, bool trained) {
+template <class Tensor>  // an Entry or a Place
+std::string describe(const Tensor& one, c10::ScalarType type, c10::IntArrayRef sizes) {
   std::ostringstream text;
-  text << (trained ? "parameter \"" : "buffer \"") << name << "\" " << c10::toString(type) << " ["
-       << c10::Join(", ", sizes) << "]";
+  text << (one.buffer    ? "buffer \""
+           : one.trained ? "parameter \""
+                         : "frozen parameter \"")
+       << one.name << "\" " << c10::toString(type) << " [" << c10::Join(", ", sizes) << "]";
   return text.str();
 }
 
@@ -79,7 +82,7 @@ Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSetting
               " stays at each update: it has to be at least 0 (none) and less than 1");
   FARAD_CHECK(!entries.empty(), "[shared] a module without parameters and buffers has nothing to share");
   place(entries.size(), slot_bytes_);
-  for (const auto& [name, tensor, trained] : entries) {
+  for (const auto& [name, tensor, trained, buffer] : entries) {
     FARAD_CHECK(
         tensor.defined() && tensor.device().is_cpu() && tensor.layout() == c10::kStrided && !tensor.is_quantized(),
         "[shared] \"", name, "\" cannot be shared: only dense tensors on the CPU can");
@@ -87,6 +90,7 @@ Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSetting
                        tensor.scalar_type(),
                        tensor.sizes().vec(),
                        trained,
+                       buffer,
                        0,
                        tensor.nbytes(),
                        0,
@@ -117,7 +121,7 @@ Layout::Layout(const std::vector<Entry>& entries, const detail::OptimizerSetting
   if (moving_average > 0) each_trained([&](Place& one) { one.average = place(one.bytes, bytes_); });
   description_ = "libtorch " TORCH_VERSION "\n" + describe(settings) + "\n";
   if (moving_average > 0) description_ += describe(moving_average);
-  for (const auto& one : places_) description_ += describe(one.name, one.type, one.sizes, one.trained) + "\n";
+  for (const auto& one : places_) description_ += describe(one, one.type, one.sizes) + "\n";
 }
 
 std::optional<Layout::Whole> Layout::whole() const {
@@ -178,10 +182,8 @@ std::string Layout::difference_to(const std::vector<Entry>& entries) const {
       continue;  // Whether it is trained there does not matter: one may only want to look at it.
     }
     const std::string nothing = "nothing more";
-    return "it has " +
-           (theirs ? describe(theirs->name, theirs->tensor.scalar_type(), theirs->tensor.sizes(), theirs->trained)
-                   : nothing) +
-           ", the model " + (ours ? describe(ours->name, ours->type, ours->sizes, ours->trained) : nothing);
+    return "it has " + (theirs ? describe(*theirs, theirs->tensor.scalar_type(), theirs->tensor.sizes()) : nothing) +
+           ", the model " + (ours ? describe(*ours, ours->type, ours->sizes) : nothing);
   }
   return {};
 }

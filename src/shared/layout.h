@@ -18,6 +18,7 @@ struct Entry {
   std::string name;
   at::Tensor tensor;
   bool trained = true;  ///< a parameter that requires a gradient
+  bool buffer = false;  ///< no parameter
 };
 
 /// Where everything lies in a segment, told from the module and the optimizer alone: whoever computes it from an equal
@@ -29,10 +30,11 @@ class Layout {
     c10::ScalarType type = c10::ScalarType::Float;
     std::vector<int64_t> sizes;
     bool trained = true;
+    bool buffer = false;
     size_t offset = 0;  ///< of its values
     size_t bytes = 0;
     size_t steps = 0;  ///< offset of how often it was stepped, plus one; 0 = the optimizer remembers nothing of it yet
-    size_t slot = 0;   ///< offset of its gradient, or of a copy of it, in a slot
+    size_t slot = 0;   ///< offset in a slot of its gradient, or of a copy of it
     size_t average = 0;  ///< offset of its moving average, if one is kept of the trained ones
     /// What the optimizer remembers of it: as many tensors of the same shape, "exp_avg" first and so on.
     std::vector<std::pair<std::string, size_t>> remembered;

@@ -30,6 +30,7 @@ base::Status Reader::copy(const std::vector<Part>& parts, Writer& writer, base::
     header.retries.fetch_add(1, std::memory_order_relaxed);
     ::sched_yield();
   }
+  header.waits.fetch_add(1, std::memory_order_relaxed);
   if (!locked_) {
     if (copy_at_rest(parts, deadline, seen)) return {};
     seen = {header.books.version.load(), true};
@@ -77,16 +78,22 @@ Reader::Writing Reader::writing() const {
   return all;
 }
 
-/// Those who write are held up for a moment.
+/// Those who write are held up for a moment. Others may ask for one of their own meanwhile: the one that ends last is
+/// noted, and who is done takes back only its own, which makes those whose moment is shorter ask again.
 bool Reader::copy_at_rest(const std::vector<Part>& parts, base::TimePoint deadline, Seen& seen) const {
   auto& header = segment_->header();
   const auto end = std::min(deadline, base::Clock::now() + moment);
+  const int64_t ours = nanoseconds(end);
+  auto& pause = header.pause_until;
   bool whole = false;
-  for (header.pause_until.store(nanoseconds(end)); !whole && base::Clock::now() < end;) {
+  while (!whole && base::Clock::now() < end) {
+    for (int64_t asked = pause.load(); asked < ours && !pause.compare_exchange_weak(asked, ours);) {
+    }
     whole = try_copy(parts, seen);
     if (!whole) ::sched_yield();
   }
-  header.pause_until.store(0);
+  int64_t asked = ours;
+  pause.compare_exchange_strong(asked, 0);
   return whole;
 }
 

@@ -70,6 +70,7 @@ void lose(Header& header, uint32_t seat, uint32_t pid) {
 }
 
 base::Status take_seat(Header& header, uint32_t& seat) {
+  seat = no_seat;
   for (uint32_t i = 0; i < most_workers; ++i) {
     auto& one = header.seats[i];
     if (one.pid.load() != 0 && is_alive(one)) continue;
@@ -87,7 +88,7 @@ base::Status take_seat(Header& header, uint32_t& seat) {
     seat = i;
     return {};
   }
-  return {base::Code::Invalid, "[shared] " + std::to_string(most_workers) + " processes use this model already"};
+  return {};
 }
 
 void leave_seat(Header& header, uint32_t seat) {

@@ -11,7 +11,7 @@ namespace farad::shared {
 /// How often one that waits for another process looks whether that has ended: nobody is told of it.
 inline constexpr std::chrono::milliseconds look_around{20};
 
-/// Takes a seat that is free or whose process has ended; the caller has the lock. Invalid if all are taken.
+/// Takes a seat that is free or whose process has ended; `no_seat` if there is none. The caller has the lock.
 base::Status take_seat(Header& header, uint32_t& seat);
 /// This process gives its seat back. Any time.
 void leave_seat(Header& header, uint32_t seat);

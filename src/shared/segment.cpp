@@ -6,11 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "net/machine.h"
+
 namespace farad::shared {
 namespace {
 
 constexpr uint64_t our_magic = 0x6c65646f6d726166;  // "farmodel"
-constexpr uint64_t our_format = 6;
+constexpr uint64_t our_format = 7;
 constexpr size_t page = 4096;
 
 size_t pages(size_t bytes) { return (bytes + page - 1) / page * page; }
@@ -36,6 +38,7 @@ base::Status Segment::create(const std::string& name, const Layout& layout, Use 
   header.slot_bytes = layout.slot_bytes();
   header.slots_per_seat = use.slots_per_seat;
   header.members = use.members;
+  header.identity = net::new_birth();
   header.description_bytes = description.size();
   header.values_bytes = layout.bytes();
   header.kept_bytes = kept;

@@ -35,7 +35,7 @@ struct Record {
   std::atomic<uint64_t> worker;
   std::atomic<uint64_t> sequence;      ///< the how-manieth of that worker
   std::atomic<uint64_t> version_read;  ///< what its gradients were computed from
-  std::atomic<uint64_t> version;       ///< what it made of the model
+  std::atomic<uint64_t> version;       ///< what it made of the model; 0 while the others are being written
 };
 
 /// A process that has joined.
@@ -76,6 +76,7 @@ struct Slot {
 enum class Failure : uint64_t { None, Lost, Threw };
 
 constexpr size_t most_workers = 64;
+constexpr uint32_t no_seat = most_workers;  ///< of one that only reads
 constexpr size_t most_records = 1024;
 constexpr size_t most_slots = 8;  ///< of one worker
 
@@ -101,6 +102,7 @@ struct Header {
   uint64_t slot_bytes;
   uint64_t slots_per_seat;  ///< 0 = the policy needs none
   uint64_t members;         ///< how many the first round waits for
+  uint64_t identity;        ///< that no other model has
 
   Lock lock;
   /// Odd while values are being changed under the lock; never the same again after they were.
@@ -111,7 +113,7 @@ struct Header {
 
   std::atomic<uint64_t> rolled_back;
   std::atomic<uint64_t> cut_off;  ///< Hogwild: of those whose seat was taken again
-  std::atomic<uint64_t> snapshots, retries, torn;
+  std::atomic<uint64_t> snapshots, retries, waits, torn;
 
   std::atomic<uint32_t> round_bell;  ///< rung when a round has ended or a member left
   std::atomic<int64_t> round_began;  ///< when the first came, on the steady clock, in ns
@@ -129,6 +131,7 @@ struct Header {
 
   Slot slots[most_workers][most_slots];
   std::atomic<uint64_t> seats_used;  ///< the first so many were ever taken, by anybody
+  std::atomic<uint64_t> joined;      ///< how many processes ever have, readers too
   Seat seats[most_workers];
   Record records[most_records];  ///< the last ones, by version
 };
@@ -155,7 +158,7 @@ class Segment {
   char* kept() const { return at(kept_); }
   size_t values_bytes() const { return header().values_bytes; }
   char* slot(uint32_t seat, uint32_t number) const;
-  /// Before they are used: only those of seats that were ever taken cost memory.
+  /// Before they are used: only those of seats whose process ever brought anything cost memory.
   base::Status reserve_slots(uint32_t seat);
 
   int fd() const { return memory_.fd(); }

@@ -6,10 +6,31 @@
 #include <utility>
 
 namespace farad::shared {
+namespace {
+
+/// What each has of the samples of all.
+std::vector<double> shares_of(const std::vector<double>& samples) {
+  double total = 0;
+  for (const double some : samples) total += some;
+  std::vector<double> shares;
+  for (const double some : samples) shares.push_back(total > 0 ? some / total : 0);
+  return shares;
+}
+
+}  // namespace
 
 Slots::Slots(std::shared_ptr<Segment> segment, const Layout& layout, Holds holds) : segment_(std::move(segment)) {
-  for (const auto& place : layout.places()) {
-    if (place.trained || holds == Holds::Values) places_.push_back(place);
+  const auto& all = layout.places();
+  if (holds == Holds::Values) {
+    places_ = all;
+    return;
+  }
+  for (const auto& place : all) {
+    if (place.trained) places_.push_back(place);
+  }
+  gradients_ = places_.size();
+  for (const auto& place : all) {
+    if (place.buffer) places_.push_back(place);
   }
 }
 
@@ -27,9 +48,9 @@ void Slots::fill(const Ticket& ticket, const std::vector<at::Tensor>& tensors) c
   const c10::NoGradGuard no_grad;
   auto& slot = this->slot(ticket.seat, ticket.number);
   slot.state.store(SlotState::Filling);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    defined(ticket, i) = tensors[i].defined();
-    if (tensors[i].defined()) view(ticket, i).copy_(tensors[i]);
+  for (size_t i = 0; i < places_.size(); ++i) {
+    defined(ticket, i) = i < tensors.size() && tensors[i].defined();
+    if (defined(ticket, i)) view(ticket, i).copy_(tensors[i]);
   }
   slot.sequence.store(ticket.sequence);
   slot.version_read.store(ticket.version_read);
@@ -55,30 +76,44 @@ void Slots::free(const Ticket& ticket) const {
 }
 
 std::vector<at::Tensor> Slots::mean(const std::vector<Ticket>& tickets) const {
-  double total = 0;
-  for (const auto& ticket : tickets) total += ticket.samples;
-  std::vector<double> shares;
-  for (const auto& ticket : tickets) shares.push_back(total > 0 ? ticket.samples / total : 0);
-  return sum(tickets, shares);
+  std::vector<double> samples;
+  for (const auto& ticket : tickets) samples.push_back(ticket.samples);
+  const auto shares = shares_of(samples);
+  std::vector<at::Tensor> means;
+  for (size_t i = 0; i < gradients_; ++i) means.push_back(sum(tickets, shares, i));
+  return means;
+}
+
+std::vector<at::Tensor> Slots::mean_of_buffers(const std::vector<Ticket>& tickets) const {
+  std::vector<at::Tensor> means;
+  for (size_t i = gradients_; i < places_.size(); ++i) {
+    std::vector<double> samples;
+    for (const auto& ticket : tickets) samples.push_back(defined(ticket, i) ? ticket.samples : 0);
+    means.push_back(sum(tickets, shares_of(samples), i));
+  }
+  return means;
 }
 
 std::vector<at::Tensor> Slots::sum(const std::vector<Ticket>& tickets, const std::vector<double>& shares) const {
+  std::vector<at::Tensor> sums;
+  for (size_t i = 0; i < places_.size(); ++i) sums.push_back(sum(tickets, shares, i));
+  return sums;
+}
+
+at::Tensor Slots::sum(const std::vector<Ticket>& tickets, const std::vector<double>& shares, size_t index) const {
   const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> sums(places_.size());
-  for (size_t i = 0; i < places_.size(); ++i) {
-    auto& sum = sums[i];
-    for (size_t each = 0; each < tickets.size(); ++each) {
-      if (shares[each] == 0 || !defined(tickets[each], i)) continue;
-      const auto one = view(tickets[each], i);
-      if (!sum.defined()) {
-        // What is alone needs no copy: it stays where it lies until the update is done.
-        sum = shares[each] == 1 || !one.is_floating_point() ? one : one.mul(shares[each]);
-      } else if (one.is_floating_point()) {
-        sum.add_(one, shares[each]);
-      }
+  at::Tensor sum;
+  for (size_t each = 0; each < tickets.size(); ++each) {
+    if (shares[each] == 0 || !defined(tickets[each], index)) continue;
+    const auto one = view(tickets[each], index);
+    if (!sum.defined()) {
+      // What is alone needs no copy: it stays where it lies until the update is done.
+      sum = shares[each] == 1 || !one.is_floating_point() ? one : one.mul(shares[each]);
+    } else if (one.is_floating_point()) {
+      sum.add_(one, shares[each]);
     }
   }
-  return sums;
+  return sum;
 }
 
 }  // namespace farad::shared

@@ -34,6 +34,7 @@ Stepper::Stepper(const std::shared_ptr<Segment>& segment, const Layout& layout,
                  const detail::OptimizerSettings& settings)
     : moving_average_(layout.moving_average()), plain_(is_plain(settings)) {
   for (const auto& place : layout.places()) {
+    if (place.buffer) buffers_.push_back({place.name, Segment::view(segment, place.offset, place)});
     if (!place.trained) continue;
     trained_.push_back(Segment::view(segment, place.offset, place));
     auto& memory = memories_.emplace_back();
@@ -69,7 +70,7 @@ std::optional<Stepper::Whole> Stepper::whole_of(const std::shared_ptr<Segment>& 
   return whole;
 }
 
-void Stepper::check(const std::vector<at::Tensor>& gradients) const {
+void Stepper::check(const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& buffers) const {
   FARAD_CHECK(gradients.size() == trained_.size(), "[shared] ", gradients.size(), " gradients for ", trained_.size(),
               " parameters");
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -80,6 +81,28 @@ void Stepper::check(const std::vector<at::Tensor>& gradients) const {
     FARAD_CHECK(gradient.sizes() == trained_[i].sizes() && gradient.scalar_type() == trained_[i].scalar_type(),
                 "[shared] the gradient of \"", memories_[i].name, "\" is of ", gradient.dtype(), gradient.sizes(),
                 ", the parameter of ", trained_[i].dtype(), trained_[i].sizes());
+  }
+  FARAD_CHECK(buffers.empty() || buffers.size() == buffers_.size(), "[shared] ", buffers.size(), " buffers for ",
+              buffers_.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const auto& [name, ours] = buffers_[i];
+    FARAD_CHECK(
+        !buffers[i].defined() || (buffers[i].sizes() == ours.sizes() && buffers[i].scalar_type() == ours.scalar_type()),
+        "[shared] the buffer \"", name, "\" is of ", buffers[i].dtype(), buffers[i].sizes(), ", that of the model of ",
+        ours.dtype(), ours.sizes());
+  }
+}
+
+void Stepper::drop_own(std::vector<at::Tensor>& buffers) const {
+  for (size_t i = 0; i < std::min(buffers.size(), buffers_.size()); ++i) {
+    if (buffers[i].defined() && buffers[i].data_ptr() == buffers_[i].values.data_ptr()) buffers[i] = at::Tensor();
+  }
+}
+
+void Stepper::put(const std::vector<at::Tensor>& buffers) const {
+  const c10::NoGradGuard no_grad;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (buffers[i].defined()) buffers_[i].values.copy_(buffers[i]);
   }
 }
 

@@ -14,7 +14,8 @@
 namespace farad::shared {
 
 /// libtorch's optimizer over the values of a segment, and over what it remembers of them, which lies there too: all
-/// processes have one set of moments and one count of steps. One thread at a time.
+/// processes have one set of moments and one count of steps. And the buffers, which no optimizer steps. One thread at a
+/// time.
 class Stepper {
  public:
   Stepper(const std::shared_ptr<Segment>& segment, const Layout& layout, const detail::OptimizerSettings& settings);
@@ -24,8 +25,13 @@ class Stepper {
   /// middle. The moving average follows.
   void step(const std::vector<at::Tensor>& gradients, double rate);
 
-  /// Throws, naming the parameter, unless it could be stepped by these.
-  void check(const std::vector<at::Tensor>& gradients) const;
+  /// The buffers become these; none if it is given none, and an undefined one stays.
+  void put(const std::vector<at::Tensor>& buffers) const;
+
+  /// Throws, naming the parameter or the buffer, unless it could be stepped by these and be given those.
+  void check(const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& buffers) const;
+  /// Those that the values have themselves become undefined: there is nothing to put.
+  void drop_own(std::vector<at::Tensor>& buffers) const;
 
  private:
   struct Memory {
@@ -56,8 +62,14 @@ class Stepper {
   void step_each(const std::vector<at::Tensor>& gradients, const std::vector<int64_t>& steps, double rate);
   void step_whole(const std::vector<at::Tensor>& gradients, int64_t steps, double rate);
 
+  struct Buffer {
+    std::string name;
+    at::Tensor values;  // in the segment
+  };
+
   std::vector<at::Tensor> trained_;
   std::vector<Memory> memories_;
+  std::vector<Buffer> buffers_;
   const double moving_average_;
   const bool plain_;  // SGD that remembers nothing
   std::unique_ptr<optim::TorchOptimizer> optimizer_;

@@ -163,11 +163,17 @@ void Writer::enter(const Ticket& ticket, uint64_t version) const {
 }
 
 void Writer::record(uint64_t sequence, uint64_t version_read, uint64_t version) const {
-  auto& record = segment_->header().records[version % most_records];
+  auto& header = segment_->header();
+  // Where nothing is locked, one that was held up for so long would write over a newer one.
+  if (header.books.version.load(relaxed) >= version + most_records) return;
+  auto& record = header.records[version % most_records];
+  // So that whoever finds one version before and after has found what belongs to it.
+  record.version.store(0, relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   record.worker.store(seat_, relaxed);
   record.sequence.store(sequence, relaxed);
   record.version_read.store(version_read, relaxed);
-  record.version.store(version, relaxed);
+  record.version.store(version, std::memory_order_release);
 }
 
 }  // namespace farad::shared

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <farad/shared.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <unistd.h>
@@ -51,6 +52,12 @@ std::string message_of(const std::function<void()>& act) {
     return error.what_without_backtrace();
   }
   return "nothing was thrown";
+}
+
+/// What a test is called that is of one policy.
+inline std::string name_of_policy(const testing::TestParamInfo<Policy>& info) {
+  constexpr const char* names[] = {"Locked", "Hogwild", "AllReduced", "Managed", "Averaged"};
+  return names[static_cast<int>(info.param)];
 }
 
 inline void expect_equal(const Linear& a, const Linear& b) {

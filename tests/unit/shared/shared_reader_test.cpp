@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 
 #include "shared/reader.h"
@@ -100,6 +101,21 @@ TEST_F(SharedReader, NorIfItsSeatHasBeenTakenAgainSince) {
   EXPECT_EQ(halves, std::pair(1.0f, 1.0f)) << "of before the change and of after it";
   EXPECT_EQ(segment->header().retries.load(), 1u);
   EXPECT_EQ(segment->header().cut_off.load(), 1u);
+}
+
+TEST_F(SharedReader, WhoIsDoneEndsNobodyElsesPause) {
+  auto& header = segment->header();
+  uint32_t seat = 0;
+  take_seat(header, seat).raise();
+  header.seats[seat].writing.store(1);  // and lives, so that nothing is ever at rest
+  const int64_t longer = nanoseconds(base::Clock::now() + std::chrono::hours(1));
+  header.pause_until.store(longer);
+  EXPECT_TRUE(copy_while([] {}).torn);
+  EXPECT_EQ(header.pause_until.load(), longer);
+  header.pause_until.store(0);
+  EXPECT_TRUE(copy_while([] {}).torn);
+  EXPECT_EQ(header.pause_until.load(), 0) << "its own it does";
+  EXPECT_EQ(header.waits.load(), 2u);
 }
 
 TEST_F(SharedReader, WhoWasKilledBeforeItKeepsNobodyFromCopying) {

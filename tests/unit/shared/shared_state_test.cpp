@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -209,6 +210,35 @@ TEST(SharedSeeds, OfAllWorkersOfManySeedsDifferInHalfOfTheirBits) {
     }
   }
   EXPECT_NEAR(flipped / pairs, 32, 0.5);
+}
+
+TEST(SharedSeeds, OfOneSeedDifferInTheHalfThatLibtorchUses) {
+  std::set<uint32_t> seen;
+  for (uint64_t stream = 0; stream < 300'000; ++stream) {
+    seen.insert(static_cast<uint32_t>(stream_seed(7, stream)));
+  }
+  EXPECT_EQ(seen.size(), 300'000u) << "of random ones ten would be there twice";
+}
+
+TEST(SharedSeeds, WhoTakesTheSeatOfAnotherDrawsOtherNumbers) {
+  const auto name = fresh_name();
+  Linear one = linear(), two = linear(), three = linear(), four = linear();
+  const auto first = Model::create(name, one);
+  auto second = std::make_unique<Model>(Model::attach(name, two));
+  const int seat = second->worker();
+  const auto stream = second->stream();
+  EXPECT_EQ(first.stream(), 0u);
+  EXPECT_EQ(stream, 1u);
+  second.reset();
+  const auto successor = Model::attach(name, three);
+  EXPECT_EQ(successor.worker(), seat);
+  EXPECT_EQ(successor.stream(), 2u);
+  EXPECT_EQ(Model::attach(name, four, {.read_only = true}).stream(), 3u);
+  const auto drawn = [](uint64_t of) {
+    at::manual_seed(stream_seed(1, of));
+    return at::randn({4});
+  };
+  EXPECT_FALSE(at::equal(drawn(stream), drawn(successor.stream())));
 }
 
 class SharedPolicies : public testing::TestWithParam<Policy> {};

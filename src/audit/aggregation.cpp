@@ -33,9 +33,11 @@ at::Tensor consumed(const Materials& all) {
   std::vector<double> samples;
   for (const auto& update : all.evidence.applied) {
     if (update.parts.front().sequence != 1 || !update.values.defined()) continue;
-    if (all.options.policy == shared::Policy::AllReduced) return update.values;
     gradients.push_back(update.values);
-    samples.push_back(static_cast<double>(all.board.sent(update.parts.front().worker, 1).samples));
+    // By what the workers had, whatever they have told the model: that would be as wrong as what it makes of it.
+    double brought = 0;
+    for (const auto& part : update.parts) brought += static_cast<double>(all.board.sent(part.worker, 1).samples);
+    samples.push_back(brought);
   }
   return gradients.empty() ? at::zeros_like(all.evidence.first) : weighted_mean(gradients, samples);
 }

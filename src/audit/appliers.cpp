@@ -154,7 +154,7 @@ std::unique_ptr<Applier> make_applier(int worker, const Training& training, cons
   if (training.deliver) {
     return std::make_unique<ByTheTraining>(worker, options.workers, training.deliver, model, bound);
   }
-  const bool together = options.policy == shared::Policy::AllReduced;
+  const bool together = options.policy == shared::Policy::AllReduced || options.policy == shared::Policy::Managed;
   return std::make_unique<ByTheModel>(model, together ? options.inject : "", options.workers);
 }
 

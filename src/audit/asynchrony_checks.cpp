@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "audit/checks.h"
 #include "audit/copy.h"
@@ -80,12 +81,21 @@ Finding check_staleness(const Materials& all) {
                    "gradients of values that their worker's copy did not have");
   }
   const auto histogram = sum_of(staleness_of(all.evidence, all.options.workers));
-  // The times from reading to applying of one worker do not overlap if it reads anew each time. So each update of
-  // another makes at most one of its own late, and the mean is at most the number of others, however slow anybody is.
-  // Where a worker goes on while what it sent still waits, an update may fall into as many intervals as may wait.
+  // The times from reading to applying of one worker do not overlap if it reads anew each time. So each update makes at
+  // most one of its own late, unless it is the one by it, and the mean is at most the number of others, however slow
+  // anybody is. Where a worker goes on while what it sent still waits, an update may fall into as many intervals as may
+  // wait; and where updates are made of several gradients, there are fewer of them.
   const int at_once = all.options.policy == shared::Policy::Managed ? shared::Options().queue + 1 : 1;
+  std::set<int> workers;
+  double gradients = 0;
+  for (const auto& update : all.evidence.applied) {
+    for (const auto& part : update.parts) workers.insert(part.worker);
+    gradients += static_cast<double>(update.parts.size());
+  }
+  const auto updates = static_cast<double>(all.evidence.applied.size());
+  const double most = at_once * static_cast<double>(workers.size()) * updates / std::max(1.0, gradients) - 1;
   const auto late = effect_of_staleness(all);
-  return finding("D1", claim, mean_lateness(histogram), all.options.workers * at_once - 1,
+  return finding("D1", claim, mean_lateness(histogram), std::max(0.0, most),
                  "mean staleness; most " + std::to_string(histogram.empty() ? 0 : histogram.size() - 1) +
                      "; meanwhile the parameters moved by " + number(late.moved) +
                      ", cosine with the gradient of the moment " + number(late.cosine));

@@ -23,11 +23,13 @@ constexpr uint32_t free = 0, taken = 1, waited_for = 2;  // of the lock
 }  // namespace
 
 Board::Board(const Shape& shape) : shape_(shape) {
-  const auto updates = static_cast<uint64_t>(shape.workers) * static_cast<uint64_t>(shape.rounds);
+  const auto workers = static_cast<uint64_t>(shape.workers), rounds = static_cast<uint64_t>(shape.rounds);
+  const uint64_t updates = workers * rounds;
   const uint64_t bytes_each = static_cast<uint64_t>(shape.elements) * c10::elementSize(shape.type);
   const uint64_t affordable = std::max(least_samples, most_kept_bytes / std::max<uint64_t>(1, 5 * bytes_each));
-  stride_ = (updates + affordable - 1) / affordable;
-  samples_ = (updates + stride_ - 1) / stride_;
+  const uint64_t affordable_rounds = (affordable + workers - 1) / workers;
+  stride_ = (rounds + affordable_rounds - 1) / affordable_rounds;
+  samples_ = workers * ((rounds + stride_ - 1) / stride_);
   capacity_ = 2 * updates + static_cast<uint64_t>(shape.workers);
 
   size_t at = 0;

@@ -57,7 +57,19 @@ class Board {
   };
 
   /// What processes count together.
-  enum Counter { AtTheDoor, Inside, MostInside, First, Snapshots, TornSilently, TornAndSaid, Done, AllDone, counters };
+  enum Counter {
+    Began,  ///< Managed: those whose first gradient is on its way
+    AtTheDoor,
+    Inside,
+    MostInside,
+    First,
+    Snapshots,
+    TornSilently,
+    TornAndSaid,
+    Done,
+    AllDone,
+    counters
+  };
 
   explicit Board(const Shape& shape);
   ~Board();
@@ -74,8 +86,9 @@ class Board {
 
   // By all.
   const Shape& shape() const { return shape_; }
-  /// Whether its values are kept, as read and as computed.
-  bool in_sample(int worker, uint64_t sequence) const { return number(worker, sequence) % stride_ == 0; }
+  /// Whether its values are kept, as read and as computed. Those of all workers or of none: where they are brought
+  /// together, what one of them lacks could not be compared.
+  bool in_sample(int, uint64_t sequence) const { return (sequence - 1) % stride_ == 0; }
   /// Which of its gradients a worker delivered as its how-manieth, from 1 on; 0 = one that does not count.
   uint64_t& delivered(int worker, uint64_t count) {
     return delivered_[static_cast<uint64_t>(worker) * deliveries() + count];
@@ -109,7 +122,7 @@ class Board {
   uint64_t number(int worker, uint64_t sequence) const {
     return (sequence - 1) * static_cast<uint64_t>(shape_.workers) + static_cast<uint64_t>(worker);
   }
-  uint64_t sample(int worker, uint64_t sequence) const { return number(worker, sequence) / stride_; }
+  uint64_t sample(int worker, uint64_t sequence) const { return number(worker, (sequence - 1) / stride_ + 1); }
   uint64_t slots() const { return 2 * samples_ + static_cast<uint64_t>(shape_.workers); }
   uint64_t fixed() const { return 3 * samples_ + slots(); }
   uint64_t deliveries() const { return 2 * static_cast<uint64_t>(shape_.rounds) + 2; }
@@ -117,7 +130,7 @@ class Board {
   at::Tensor place(uint64_t index);
 
   const Shape shape_;
-  uint64_t stride_ = 1;   // each so-manieth gradient is kept
+  uint64_t stride_ = 1;   // the gradients of each so-manieth round are kept
   uint64_t samples_ = 0;  // so many are
   uint64_t capacity_ = 0;
   size_t bytes_ = 0;

@@ -122,6 +122,7 @@ class Member {
     auto how = model_options({training_, options_, board_, name});
     how.moving_average = 0;
     how.average_every = averages_every;
+    how.gather = 1;  // So that each increase is one.
     how.observer = [this](const shared::Update&, const std::vector<at::Tensor>&) {
       if (watching_) wait_inside();
     };

@@ -16,6 +16,7 @@ const std::vector<Fault>& faults() {
   // Where all wait for all, one that brings nothing, or brings it twice, is an error and no silent defect.
   static const std::vector<Policy> one_by_one{Policy::Locked, Policy::Hogwild, Policy::Managed};
   // Where writes race, what the optimizer remembers is not what one process would, and D5 cannot tell more.
+  static const std::vector<Policy> by_means{Policy::AllReduced, Policy::Managed};
   static const std::vector<Policy> without_races{Policy::Locked, Policy::AllReduced, Policy::Managed, Policy::Averaged};
   static const std::vector<Fault> all{
       {"accumulate", "B2", "gradients are never cleared: the optimizer gets the sum of all so far"},
@@ -23,12 +24,8 @@ const std::vector<Fault>& faults() {
       {"alias-after-send", "B4", "what was sent is still the worker's own when it is used", 1, one_by_one},
       {"drop-worker", "B3/C1", "the gradients of the last worker are not applied", 2, one_by_one},
       {"duplicate", "B3", "one gradient is applied twice", 1, one_by_one},
-      {"no-divide", "C1", "gradients are weighted by samples, and their sum is not divided", 1, {Policy::AllReduced}},
-      {"divide-by-N",
-       "C1",
-       "gradients of unequal numbers of samples are averaged as if they were equal",
-       2,
-       {Policy::AllReduced}},
+      {"no-divide", "C1", "gradients are weighted by samples, and their sum is not divided", 1, by_means},
+      {"divide-by-N", "C1", "gradients of unequal numbers of samples are averaged as if they were equal", 2, by_means},
       {"stale-average", "D5", "the moving average is read once and never again", 1, without_races},
       // Elsewhere one process steps for all, or each means to have an optimizer of its own.
       {"private-optimiser", "D5/B5", "each process has moments and a count of steps of its own", 2, {Policy::Locked}},

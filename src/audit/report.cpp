@@ -177,7 +177,8 @@ Verdict verdict_of(const Report& report) {
   if (races && value_of(report, "D2") + value_of(report, "D3") > 0) return Verdict::Lossy;
   if (report.staleness.size() > 1) return Verdict::StaleCorrect;
   // Its gradients are the sums of several workers', and those of one process are not added up in the same order.
-  const bool together = report.options.policy == shared::Policy::AllReduced;
+  const bool together =
+      report.options.policy == shared::Policy::AllReduced || report.options.policy == shared::Policy::Managed;
   return together && value_of(report, "C1") > 0 ? Verdict::Equivalent : Verdict::Exact;
 }
 

@@ -45,14 +45,16 @@ Finding check_fidelity(const Materials& all) {
                    note);
   }
   double worst = 0;
+  int compared = 0;
   for (const auto& update : all.evidence.applied) {
     const auto expected = mean_of_parts(all, update, [](const Sent& sent) { return sent.computed; });
     if (!expected.defined() || !update.values.defined()) continue;
     const double apart = relative_distance(update.values, expected);
     worst = worse(worst, apart);
+    ++compared;
   }
   return finding("B1", "the optimizer consumed the mean of what the workers had", worst, all.sum_tolerance(),
-                 note + ", relative");
+                 std::to_string(compared) + " " + note + ", relative");
 }
 
 Finding check_freshness(const Materials& all) {

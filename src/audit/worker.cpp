@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -63,7 +64,7 @@ class Worker {
     look_at_memory();
     for (int i = 1; i <= options_.rounds; ++i) round(static_cast<uint64_t>(i));
     if (pending_) apply(pending_->sequence, pending_->gradients, pending_->samples);
-    if (options_.policy == shared::Policy::Managed) model_.settle();
+    if (manages()) model_.settle();
     if (averages() && options_.rounds % options_.average_every != 0) model_.average();
     finish();
   }
@@ -77,6 +78,7 @@ class Worker {
 
   bool injected(const char* fault) const { return options_.inject == fault; }
   bool averages() const { return options_.policy == shared::Policy::Averaged; }
+  bool manages() const { return options_.policy == shared::Policy::Managed; }
 
   /// Worker 0 makes the model, the others find it by its name.
   shared::Model join(const std::string& name) {
@@ -138,6 +140,14 @@ class Worker {
     write_down(sequence, batch);
     deliver(sequence, local_.gradients(), batch.samples);
     if (!injected("accumulate")) poison();
+    if (manages() && sequence == 1) let_the_first_be_one();
+  }
+
+  /// The manager begins when all have brought their first one, and nobody brings a second before those are applied.
+  void let_the_first_be_one() {
+    board_.counter(Board::Began).fetch_add(1);
+    board_.meet(turn_);
+    model_.settle();
   }
 
   void read() {
@@ -230,7 +240,7 @@ class Worker {
     for (const auto& tensor : local_.trained()) parts.push_back(tensor.detach().clone());
     unflatten(probe_gradient(local_.elements(), options_.dtype), parts);
     applier_->apply(parts, number_ == 0 || averages() ? 1 : 0);
-    if (options_.policy == shared::Policy::Managed) model_.settle();
+    if (manages()) model_.settle();
     if (averages()) {
       board_.probed(number_).copy_(bound_.values());
     } else if (number_ == 0) {
@@ -273,6 +283,7 @@ shared::Options model_options(const Setup& setup) {
   how.moving_average = setup.training.moving_average;
   how.members = options.workers;
   how.average_every = options.average_every;
+  how.gather = options.workers;
   return how;
 }
 
@@ -283,6 +294,8 @@ void manage(const Setup& setup) {
     write_down_applied(setup.board, update, used, bound.trained());
   };
   auto model = shared::Model::attach(setup.model, bound.tensors(), how);
+  const auto all = static_cast<uint64_t>(setup.options.workers);
+  while (setup.board.counter(Board::Began).load() < all) ::sched_yield();
   while (setup.board.counter(Board::Done).load() == 0) model.manage(std::chrono::milliseconds(5));
 }
 

@@ -75,6 +75,12 @@ Learner learner(Module module, Loss loss, std::function<Batch(int worker, uint64
 inline void reference(Learner& learner, std::function<std::vector<at::Tensor>(const Batch&)> fn) {
   learner.reference = std::move(fn);
 }
+/// The same within Training::make, of the learner that is being made there; elsewhere it throws.
+void reference(std::function<std::vector<at::Tensor>(const Batch&)> fn);
+/// The same for a whole program, which calls it once before it is audited: `fn(parameters, batch)` gives the gradients
+/// of those parameters, in their order, for the values that they have. It is that of every learner that has none of its
+/// own and is made on this thread from then on; an empty one takes it back.
+void reference(std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& parameters, const Batch&)> fn);
 
 /// A gradient on its way from the worker that computed it.
 struct Delivery {
@@ -140,6 +146,9 @@ struct Finding {
 
 /// Passed if the value is no greater than the tolerance; a value that is no number never is.
 Finding finding(std::string check, std::string claim, double value, double tolerance, std::string note = {});
+/// The greater one of two distances; no number if one of them is none, which std::max would drop, so that a check over
+/// many fails for one that could not be computed.
+double worse(double a, double b);
 
 using Check = std::function<Finding(const Evidence&, const Options&)>;
 

@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 
+#include "audit/making.h"
 #include "audit/numbers.h"
 
 namespace farad::audit {
@@ -23,7 +24,7 @@ Batch concatenate_tensors(const std::vector<Batch>& batches) {
 }  // namespace
 
 Copy::Copy(const Training& training, const Options& options)
-    : rounds_(options.rounds), learner_(training.make(options)) {
+    : rounds_(options.rounds), learner_(make_learner(training, options)) {
   TORCH_CHECK(learner_.batch && learner_.gradients, "[audit] \"", training.name,
               "\" made a learner without batch or gradients");
   for (const auto& [name, tensor, trained, buffer] : learner_.tensors) {

@@ -6,6 +6,7 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <farad/audit.h>
 
 #include <algorithm>
 #include <cmath>

@@ -19,8 +19,6 @@ uint64_t hash(const std::vector<at::Tensor>& tensors);
 
 /// |a - b| / |b| in double precision; |a| if b is zero.
 double relative_distance(const at::Tensor& a, const at::Tensor& b);
-/// The greater one; no number if one of them is none, so that it stays.
-double worse(double a, double b);
 /// The largest difference of two elements; infinite if one is no number.
 double largest_difference(const at::Tensor& a, const at::Tensor& b);
 double length_of(const at::Tensor& tensor);

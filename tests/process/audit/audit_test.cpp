@@ -1,4 +1,4 @@
-// The audit of a training that is right, and of the same one with each defect that can be planted.
+// The audit of trainings that are right, and of some that are not.
 
 #include <ATen/ops/equal.h>
 #include <farad/audit.h>
@@ -9,14 +9,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <vector>
 
+#include "audit/board.h"
 #include "audit/builtin.h"
-#include "audit/faults.h"
 #include "audit/replay.h"
 #include "audit/report.h"
+#include "process/audit/small.h"
 
 namespace farad::test {
 namespace {
@@ -28,16 +32,6 @@ using audit::Verdict;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-constexpr shared::Policy all_policies[] = {shared::Policy::Locked, shared::Policy::Hogwild, shared::Policy::AllReduced,
-                                           shared::Policy::Managed, shared::Policy::Averaged};
-
-Options small(shared::Policy policy = shared::Policy::Locked) {
-  Options options;
-  options.rounds = 12;
-  options.policy = policy;
-  return options;
-}
 
 TEST(Audit, LockedIsCorrectForTheVersionThatWasRead) {
   const auto report = audit::run(audit::builtin(), small());
@@ -112,6 +106,93 @@ TEST(Audit, WhatTheOptimizerConsumedIsAddedUpNotWhatTheWorkersHad) {
   EXPECT_THAT(audit::run(training, small()).failed(), testing::IsSupersetOf({"B1", "C1"}));
 }
 
+TEST(Audit, WhatManagedBringsTogetherIsOneProcessOnAllSamples) {
+  auto options = small(shared::Policy::Managed);
+  options.workers = 3;
+  auto training = audit::builtin();
+  training.checks.push_back([](const audit::Evidence& evidence, const Options&) {
+    size_t most = 0, first = 0;
+    for (const auto& update : evidence.applied) {
+      most = std::max(most, update.parts.size());
+      const bool begins =
+          std::all_of(update.parts.begin(), update.parts.end(), [](auto& p) { return p.sequence == 1; });
+      if (begins) first = std::max(first, update.parts.size());
+    }
+    return audit::finding("X1", "all are brought together", most == 3 && first == 3 ? 0 : 1, 0);
+  });
+  const auto report = audit::run(training, options);
+  EXPECT_TRUE(report.passed()) << report.table();
+  EXPECT_EQ(report.find("X1")->outcome, Outcome::Passed) << "an update of three gradients, and the first ones in one";
+}
+
+TEST(Audit, OfALargeModelTheGradientsOfAllWorkersAreInTheSampleOrOfNone) {
+  constexpr int workers = 3, rounds = 100;
+  audit::Board board({workers, rounds, 4'000'000, c10::ScalarType::Double, false});  // Memory that nobody touches.
+  int whole = 0;
+  for (uint64_t sequence = 1; sequence <= rounds; ++sequence) {
+    int kept = 0;
+    for (int worker = 0; worker < workers; ++worker) kept += board.in_sample(worker, sequence);
+    EXPECT_TRUE(kept == 0 || kept == workers) << "round " << sequence;
+    whole += kept == workers;
+  }
+  EXPECT_GE(whole * workers, 20);
+  EXPECT_LT(whole, rounds);
+  EXPECT_TRUE(board.in_sample(0, 1));
+}
+
+/// The built-in training, of which nobody says what its gradients are compared with.
+audit::Training without_reference() {
+  auto training = audit::builtin();
+  training.make = [make = training.make](const Options& options) {
+    auto learner = make(options);
+    learner.reference = {};
+    return learner;
+  };
+  return training;
+}
+
+TEST(Audit, AReferenceMayBeRegisteredWhileTheLearnerIsMade) {
+  auto training = without_reference();
+  EXPECT_EQ(audit::run(training, small()).find("A1")->outcome, Outcome::Skipped);
+  training.make = [made = training.make](const Options& options) {
+    audit::reference(
+        [by_hand = audit::builtin().make(options).reference](const audit::Batch& batch) { return by_hand(batch); });
+    return made(options);
+  };
+  // It computes with the first values of another copy, which is right at the beginning and nowhere else.
+  EXPECT_EQ(audit::run(training, small()).find("A1")->outcome, Outcome::Failed);
+  EXPECT_THROW(audit::reference([](const audit::Batch&) { return std::vector<at::Tensor>(); }), Error);
+}
+
+TEST(Audit, AReferenceOfTheProgramIsThatOfEveryLearnerWithoutOne) {
+  const auto by_hand = [](const std::vector<at::Tensor>& parameters, const audit::Batch& batch) {
+    auto learner = audit::builtin().make(small());
+    const c10::NoGradGuard no_grad;
+    for (size_t i = 0; i < parameters.size(); ++i) learner.tensors[i].tensor.copy_(parameters[i]);
+    return learner.reference(batch);
+  };
+  audit::reference(by_hand);
+  const auto report = audit::run(without_reference(), small());
+  EXPECT_EQ(report.find("A1")->outcome, Outcome::Passed) << report.table();
+  audit::reference([&](const std::vector<at::Tensor>& parameters, const audit::Batch& batch) {
+    auto gradients = by_hand(parameters, batch);
+    for (auto& one : gradients) one.mul_(2);
+    return gradients;
+  });
+  EXPECT_EQ(audit::run(without_reference(), small()).find("A1")->outcome, Outcome::Failed);
+  EXPECT_EQ(audit::run(audit::builtin(), small()).find("A1")->outcome, Outcome::Passed) << "that has one of its own";
+  audit::reference(std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&, const audit::Batch&)>());
+  EXPECT_EQ(audit::run(without_reference(), small()).find("A1")->outcome, Outcome::Skipped);
+}
+
+TEST(Audit, TheWorseOfTwoIsNoNumberIfOneIsNone) {
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(audit::worse(1, 2), 2);
+  EXPECT_TRUE(std::isnan(audit::worse(none, 2)));
+  EXPECT_TRUE(std::isnan(audit::worse(2, none)));
+  EXPECT_EQ(audit::finding("X1", "a check over many", audit::worse(0, none), 1e9).outcome, Outcome::Failed);
+}
+
 TEST(Audit, AReplayWithoutRoomForAllVersionsComesToTheSame) {
   for (const auto policy : {shared::Policy::Locked, shared::Policy::Averaged}) {
     auto training = audit::builtin();
@@ -127,44 +208,6 @@ TEST(Audit, AReplayWithoutRoomForAllVersionsComesToTheSame) {
     });
     EXPECT_EQ(audit::run(training, small(policy)).find("X1")->outcome, Outcome::Passed);
   }
-}
-
-/// Those that it is a defect of.
-std::vector<shared::Policy> policies_of(const audit::Fault& fault) {
-  if (fault.policies.empty()) return {std::begin(all_policies), std::end(all_policies)};
-  return fault.policies;
-}
-
-Options planted(const audit::Fault& fault, shared::Policy policy) {
-  auto options = small(policy);
-  options.inject = fault.name;
-  return options;
-}
-Options planted(const audit::Fault& fault) { return planted(fault, policies_of(fault).front()); }
-
-TEST(Audit, DefectsOfSeveralWorkersAreRefusedWithOne) {
-  auto faults = audit::faults();
-  std::erase_if(faults, [](const auto& fault) { return fault.least_workers == 1; });
-  EXPECT_FALSE(faults.empty());
-  for (const auto& fault : faults) {
-    auto options = planted(fault);
-    options.workers = 1;
-    EXPECT_THROW(audit::run(audit::builtin(), options), c10::Error) << fault.name;
-  }
-}
-
-TEST(Audit, DefectsOfSomePoliciesAreRefusedUnderTheOthers) {
-  int refused = 0;
-  for (const auto& fault : audit::faults()) {
-    for (const auto policy : all_policies) {
-      if (fault.policies.empty() || testing::Value(fault.policies, testing::Contains(policy))) continue;
-      auto options = planted(fault);
-      options.policy = policy;
-      EXPECT_THROW(audit::run(audit::builtin(), options), c10::Error) << fault.name;
-      ++refused;
-    }
-  }
-  EXPECT_GT(refused, 0);
 }
 
 TEST(Audit, WhatGoesAroundTheModelIsNotSeenToHaveBeenApplied) {
@@ -192,23 +235,6 @@ TEST(Audit, SinglePrecisionAndMoreWorkersThanCoresPass) {
   options.seed = 7;
   const auto report = audit::run(audit::builtin(), options);
   EXPECT_EQ(report.verdict, Verdict::StaleCorrect) << report.table();
-}
-
-struct Planted {
-  audit::Fault fault;
-  shared::Policy policy;
-};
-void PrintTo(const Planted& planted, std::ostream* out) {
-  *out << planted.fault.name << ", " << audit::to_string(planted.policy);
-}
-
-/// Every defect under every policy that it can be planted under.
-std::vector<Planted> every_one() {
-  std::vector<Planted> all;
-  for (const auto& fault : audit::faults()) {
-    for (const auto policy : policies_of(fault)) all.push_back({fault, policy});
-  }
-  return all;
 }
 
 TEST(Audit, TellsHowLateTheUpdatesOfEachWorkerWere) {
@@ -241,69 +267,6 @@ TEST(Audit, UpdatesThatAreLaterThanEqualWorkersMakeThemAreFlagged) {
   EXPECT_FALSE(flagged(one_very_late));
   one_very_late[21] = 1;
   EXPECT_TRUE(flagged(one_very_late));
-}
-
-class AuditWithFault : public testing::TestWithParam<Planted> {};
-
-TEST_P(AuditWithFault, IsCaughtByTheCheckNamedForIt) {
-  const auto& [fault, policy] = GetParam();
-  const auto report = audit::run(audit::builtin(), planted(fault, policy));
-  EXPECT_EQ(report.verdict, Verdict::Broken);
-  EXPECT_FALSE(report.passed());
-  EXPECT_TRUE(audit::caught(fault, report)) << report.table();
-}
-
-INSTANTIATE_TEST_SUITE_P(Every, AuditWithFault, testing::ValuesIn(every_one()), [](const auto& info) {
-  auto name = info.param.fault.name + "_" + audit::to_string(info.param.policy);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
-
-TEST(Audit, ADefectThatIsNotFoundByTheCheckNamedForItIsAFailure) {
-  auto training = audit::builtin();
-  training.faults.push_back({"nothing", "A1", "what no check can see, for it is not there"});
-  training.faults.push_back({"halved", "X1", "gradients of half the size, which other checks see"});
-  training.make = [make = training.make](const Options& options) {
-    auto learner = make(options);
-    if (options.inject != "halved") return learner;
-    learner.gradients = [compute = learner.gradients, tensors = learner.tensors](const audit::Batch& batch) {
-      compute(batch);
-      for (const auto& one : tensors) one.tensor.grad().mul_(0.5);
-    };
-    return learner;
-  };
-  for (const char* name : {"nothing", "halved"}) {
-    auto options = small();
-    options.inject = name;
-    const auto report = audit::run(training, options);
-    EXPECT_FALSE(report.passed()) << report.table();
-    EXPECT_THAT(report.table(), HasSubstr("NOT FOUND"));
-    EXPECT_THAT(report.table(), HasSubstr(std::string("has not found the defect that was planted, ") + name));
-    EXPECT_THAT(report.json(), HasSubstr("\"passed\": false"));
-  }
-}
-
-TEST(Audit, ChecksAndFaultsOfTheTrainingCount) {
-  auto training = audit::builtin();
-  training.faults.push_back({"half", "X1", "gradients of half the size"});
-  training.checks.push_back([](const audit::Evidence& evidence, const Options& options) {
-    return audit::finding("X1", "there is evidence", evidence.sent.size() == 24 && options.inject.empty() ? 0 : 1, 0);
-  });
-  EXPECT_EQ(audit::run(training, small()).find("X1")->outcome, Outcome::Passed);
-  auto options = small();
-  options.inject = "half";
-  const auto make = training.make;
-  training.make = [make](const Options& how) {
-    auto learner = make(how);
-    if (how.inject != "half") return learner;
-    learner.gradients = [compute = learner.gradients, tensors = learner.tensors](const audit::Batch& batch) {
-      compute(batch);
-      for (const auto& one : tensors) one.tensor.grad().mul_(0.5);
-    };
-    return learner;
-  };
-  const auto report = audit::run(training, options);
-  EXPECT_THAT(report.failed(), testing::IsSupersetOf({"A1", "A2", "B2", "X1"}));
 }
 
 TEST(Audit, BatchesThatDependOnAnythingElseAreNoticed) {
@@ -356,17 +319,6 @@ TEST(Audit, RunsInAProcessThatWasForkedOff) {
   int status = -1;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-}
-
-TEST(Audit, UnknownFaultIsRefusedWithThoseThereAre) {
-  auto options = small();
-  options.inject = "gremlins";
-  try {
-    audit::run(audit::builtin(), options);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what_without_backtrace(), HasSubstr("accumulate"));
-  }
 }
 
 }  // namespace

@@ -36,6 +36,9 @@ using torch::nn::Linear;
 constexpr int64_t width = 64;  // 16 KB, so that an update takes a while.
 constexpr int steps_to_an_average = 2;
 constexpr int kills_of_a_seed = 20;
+/// Hogwild: which part of the element updates may be lost on the mean where two processes do nothing but update. Some
+/// thousandths are, as a rule; a lock of threads in place of ours, or a copy that is written back, loses half of them.
+constexpr double most_lost = 0.25;
 
 struct Plan {
   char name[64] = {};
@@ -166,9 +169,11 @@ class SharedKills : public testing::TestWithParam<Policy> {
     uint64_t begun = 0;
     for (const auto& worker : model.stats().workers) begun += worker.begun;
     for (const auto& [name, values] : snapshot.tensors) {
-      if (GetParam() == Policy::Hogwild) {  // Elements may be lost, but none comes from nowhere.
+      if (GetParam() == Policy::Hogwild) {  // Elements may be lost, but few, and none comes from nowhere.
+        const auto killed = static_cast<double>(killed_), updates = static_cast<double>(snapshot.version);
         EXPECT_LE(values.max().item<double>(), static_cast<double>(begun));
         EXPECT_GE(values.min().item<double>(), 0);
+        EXPECT_GE(values.mean().item<double>(), (1 - most_lost) * updates - killed) << "of " << updates << " updates";
         continue;
       }
       EXPECT_TRUE(at::all(values == first).item<bool>()) << name << " is torn at version " << snapshot.version;
@@ -185,8 +190,10 @@ class SharedKills : public testing::TestWithParam<Policy> {
 
   void check_counts(const shared::Stats& stats, const Replay& replay) {
     uint64_t applied = 0;
-    if (GetParam() !=
-        Policy::Hogwild) {  // Who is killed loses the one that it was at, or its steps to the next average.
+    EXPECT_LE(stats.cut_off + stats.rolled_back, killed_) << "each process that is killed is within one update at most";
+    if (GetParam() != Policy::Hogwild) {
+      EXPECT_EQ(stats.cut_off, 0u);
+      // Who is killed loses the one that it was at, or its steps to the next average.
       EXPECT_LE(stats.lost, killed_ * (GetParam() == Policy::Averaged ? steps_to_an_average : 1));
     }
     for (const auto& worker : stats.workers) {

@@ -2,7 +2,7 @@
 // what the audit says of it. Two of the three learn something nevertheless, which is why nobody notices.
 
 #include <farad/farad.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <iostream>
@@ -28,12 +28,16 @@ audit::Learner make(const audit::Options& options) {
 /// A queue between processes: what they put into it comes out in that order, and does not say whose it is or of when.
 class Queue {
  public:
-  Queue() { TORCH_CHECK(::pipe2(ends_, O_NONBLOCK) == 0); }  // Each tensor is so small that a pipe takes it whole.
+  Queue() { TORCH_CHECK(::pipe(ends_) == 0); }  // Each tensor is so small that a pipe takes it whole.
   void put(const torch::Tensor& one) { TORCH_CHECK(::write(ends_[1], one.data_ptr(), one.nbytes()) > 0); }
-  /// As many as `most` of them, fewer if they are not there yet, one behind the other in a new dimension.
+  /// Waits for so many of them, one behind the other in a new dimension; fewer only if nobody puts any for a second,
+  /// as when the audit tries the optimizer by a gradient of one process.
   torch::Tensor get(int most, torch::Tensor one) {
     std::vector<torch::Tensor> all;
-    for (int i = 0; i < most && ::read(ends_[0], one.data_ptr(), one.nbytes()) > 0; ++i) all.push_back(one.clone());
+    for (pollfd full{ends_[0], POLLIN, 0}; most > 0 && ::poll(&full, 1, 1'000) > 0; --most) {
+      TORCH_CHECK(::read(ends_[0], one.data_ptr(), one.nbytes()) > 0);
+      all.push_back(one.clone());
+    }
     return torch::stack(all);
   }
 
@@ -42,8 +46,8 @@ class Queue {
 };
 Queue gradients, copies;  // Made before there are several processes.
 
-/// Each process puts its first parameter's gradient into a queue. The first one takes as many as there are processes,
-/// and their sum is what it applies.
+/// Each process puts its first parameter's gradient into a queue. One takes as many as there are processes, whosever
+/// and whenever they are, and their sum is what it applies.
 void queue_of_gradients(const audit::Delivery& delivery) {
   gradients.put(delivery.gradients[0].contiguous());
   if (delivery.worker != 0) return;

@@ -16,7 +16,7 @@ torch::Tensor loss_of(Linear& module, const torch::Tensor& x) {
 void train(const std::string& name) {
   Linear bound(10, 2), mine(10, 2);
   auto model = shared::Model::attach(name, bound);
-  torch::manual_seed(shared::stream_seed(1, model.worker()));
+  torch::manual_seed(shared::stream_seed(1, model.stream()));  // nobody else's, also not of one that took its seat
   for (int i = 0; i < 200; ++i) {
     model.pull(mine);  // all parameters, of one version
     mine->zero_grad();

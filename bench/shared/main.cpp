@@ -23,10 +23,10 @@ constexpr char usage[] =
     "  --python PATH  an interpreter that has torch (default /usr/bin/python3)\n"
     "  --json FILE    where the figures go (default out/bench_shared.json); a drawing of the losses goes beside it\n";
 
-json measure_losses(const char* policy, int trainers) {
+json measure_losses(const char* policy, int trainers, const char* size) {
   const std::string name = fresh_meeting().substr(7), number = std::to_string(trainers);
-  std::vector<Words> roles{{"tally", name, policy, number}};
-  for (int i = 0; i < trainers; ++i) roles.push_back({"increase", name, number});
+  std::vector<Words> roles{{"tally", name, policy, number, size}};
+  for (int i = 0; i < trainers; ++i) roles.push_back({"increase", name, number, size});
   return json::parse(run_roles(roles, Placement::Unpinned));
 }
 
@@ -54,7 +54,7 @@ json measure_training(const Options& options, const std::vector<int>& numbers, i
         std::vector<Words> roles{{"offer", name, policy, size, std::to_string(trainers), std::to_string(milliseconds)}};
         for (int i = 0; i < trainers; ++i) roles.push_back({"train", name, size});
         here[policy] = json::parse(run_roles(roles, Placement::Unpinned));
-        if (size == std::string("small")) here[policy]["elements lost"] = measure_losses(policy, trainers);
+        here[policy]["elements lost"] = measure_losses(policy, trainers, size);
       }
       here["group"] = measure_group(size, trainers, milliseconds);
       here["floor"] = measure_floor(size, trainers, milliseconds);

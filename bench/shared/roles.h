@@ -16,9 +16,9 @@ void train_alone(const Words&);
 /// together: where they meet, a transport, how many they are, which of them it is, "small" or "large", milliseconds.
 void reduce(const Words&);
 /// Offers a model of which each element is increased by one so many times, and writes, as JSON, which part of the
-/// increases was lost: the name of the model, a policy, how many increase it.
+/// increases was lost: the name of the model, a policy, how many increase it, "small" or "large".
 void tally(const Words&);
-/// Increases that model once all have come: its name, how many do.
+/// Increases that model once all have come: its name, how many do, "small" or "large".
 void increase(const Words&);
 /// Times of a snapshot of a model of 100 MB and of copying as many bytes, as JSON.
 void look(const Words&);

@@ -32,9 +32,8 @@ using torch::nn::Linear;
 
 namespace {
 
-constexpr auto patience = 60s;        // for other processes
-constexpr int parts = 20;             // of a run, after each of which its loss is looked at
-constexpr uint64_t increases = 1600;  // by each process; so many that their last average is of all of them
+constexpr auto patience = 60s;  // for other processes
+constexpr int parts = 20;       // of a run, after each of which its loss is looked at
 
 constexpr std::array policies{std::pair{"Locked", Policy::Locked}, std::pair{"Hogwild", Policy::Hogwild},
                               std::pair{"AllReduced", Policy::AllReduced}, std::pair{"Managed", Policy::Managed},
@@ -52,6 +51,9 @@ uint64_t applied_in(const shared::Stats& stats) {
   for (const auto& worker : stats.workers) all += worker.applied;
   return all;
 }
+
+/// By each process; so many that their last average is of all of them. One of the large model takes a while.
+uint64_t increases_of(const std::string& size) { return size == "large" ? 16 : 1600; }
 
 /// Serves until it holds. Throws once it cannot come about any more: one of those that train has ended before it had
 /// applied `due` updates, or it takes too long.
@@ -135,7 +137,7 @@ void train(const Words& words) {
   at::set_num_threads(1);
   auto module = make_linear(words.at(1));
   auto model = Model::attach(words.at(0), module, {.patience = patience});
-  const auto x = make_batches(module, shared::stream_seed(1, static_cast<uint64_t>(model.worker())));
+  const auto x = make_batches(module, shared::stream_seed(1, model.stream()));
   while (model.lr() == 0) std::this_thread::sleep_for(1ms);
   // The usual loop of PyTorch computes from the shared module while others write it; so does this one.
   for (int64_t i = 0; model.lr() > 0; ++i) {
@@ -173,7 +175,8 @@ void train_alone(const Words& words) {
 void tally(const Words& words) {
   at::set_num_threads(1);
   const int trainers = std::stoi(words.at(2));
-  auto module = make_linear("small");
+  const uint64_t increases = increases_of(words.at(3));
+  auto module = make_linear(words.at(3));
   for (const auto& parameter : module->parameters()) parameter.detach().zero_();
   auto model = Model::create(words.at(0), module, torch::optim::SGDOptions(1),
                              {.policy = policy_named(words.at(1)), .patience = patience, .members = trainers});
@@ -195,7 +198,8 @@ void tally(const Words& words) {
 
 void increase(const Words& words) {
   at::set_num_threads(1);
-  auto module = make_linear("small");
+  const uint64_t increases = increases_of(words.at(2));
+  auto module = make_linear(words.at(2));
   auto model = Model::attach(words.at(0), module, {.patience = patience});
   std::vector<at::Tensor> gradients;
   for (const auto& parameter : module->parameters()) gradients.push_back(at::full_like(parameter.detach(), -1));

@@ -47,10 +47,10 @@ json measure(const Options& options, const std::string& role, const std::string&
 
 /// A step computes more than it sends, and what else the machine does in one minute and not in the next would decide.
 /// So all train three times, in turn, and the best of each counts.
-json measure_training(const Options& options, bool tcp) {
+json measure_training(const Options& options, int members, bool tcp) {
   json best;
   for (int round = 0; round < 3; ++round) {
-    const auto placements = measure(options, "train", "collectives/torch_data_parallel.py", 2, tcp);
+    const auto placements = measure(options, "train", "collectives/torch_data_parallel.py", members, tcp);
     for (const auto& [placement, whos] : placements.items()) {
       for (const auto& [who, measured] : whos.items()) {
         for (const auto& [network, result] : measured.items()) {
@@ -76,7 +76,8 @@ int run(const Words& words) {
     results["members"][std::to_string(members)] =
         measure(options, "member", "collectives/torch_collectives.py", members, tcp);
   }
-  results["training"] = measure_training(options, tcp);
+  for (const int members : {2, 4})
+    results["training"][std::to_string(members)] = measure_training(options, members, tcp);
   if (tcp) {
     std::fprintf(stderr, "measuring two machines ...\n");
     results["link"] = measure_link();

@@ -100,9 +100,10 @@ bool print_network(const json& whos, const Network& network, bool binding, bool 
   return print_peer(whos, with_peer, binding) && reached;
 }
 
-bool print_training(const json& placements, bool with_peer) {
+bool print_training(const std::string& ranks, const json& placements, bool with_peer) {
   bool reached = true;
-  std::printf("\nData parallel training, 2 members, batches of 32, SGD; torch is DistributedDataParallel\n");
+  std::printf("\nData parallel training, %s members, batches of 32, SGD; torch is DistributedDataParallel\n",
+              ranks.c_str());
   for (const auto& [placement, whos] : placements.items()) {
     std::printf("\n  %s\n", placement.c_str());
     for (const auto& network : networks) reached &= print_network(whos, network, binds(placement), with_peer);
@@ -133,7 +134,9 @@ bool report(const json& results, bool with_peer) {
   for (const auto& [ranks, placements] : results["members"].items()) {
     reached &= print_ranks(ranks, placements, with_peer);
   }
-  reached &= print_training(results["training"], with_peer);
+  for (const auto& [ranks, placements] : results["training"].items()) {
+    reached &= print_training(ranks, placements, with_peer);
+  }
   if (results.contains("link")) reached &= print_link(results["link"]);
   return reached;
 }

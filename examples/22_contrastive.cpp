@@ -95,17 +95,23 @@ std::vector<double> train_alone() {
   return losses;
 }
 
+double difference_of(const std::vector<double>& losses, const std::vector<double>& others) {
+  double most = 0;
+  for (int step = 0; step < steps; ++step) most = std::max(most, std::abs(losses[step] - others[step]));
+  return most;
+}
+
 void run(farad::Worker& worker) {
   torch::set_num_threads(1);
   const auto with = train(worker, Way::WithGradient);
   const auto without = train(worker, Way::Without);
   if (worker.rank() != 0) return;
   const auto alone = train_alone();
-  double difference = 0;
-  for (int step = 0; step < steps; ++step) difference = std::max(difference, std::abs(with[step] - alone[step]));
+  const double with_gradient = difference_of(with, alone), without_gradient = difference_of(without, alone);
   std::cout << "loss at first " << with.front() << ", at last " << with.back() << " with the gradient, "
             << without.back() << " without\n"
-            << "with the gradient " << (difference < 1e-3 ? "it is that of one process" : "it differs") << std::endl;
+            << "with the gradient " << (with_gradient < 1e-3 ? "it is that of one process" : "it differs")
+            << ", without " << (without_gradient < 1e-2 ? "it is the same" : "it is another training") << std::endl;
   if (drawing.empty()) return;
   std::ofstream(drawing) << farad::plot::to_svg(
       {{"one process", R"(stroke="#f5a623" stroke-width="6" stroke-opacity="0.6")", alone},

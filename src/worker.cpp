@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/options.h"
+#include "base/status.h"
 #include "wire/value.h"
 #include "worker_core.h"
 
@@ -20,18 +21,25 @@ thread_local bool in_continuation = false;
 /// How long news that nobody waits for may wait for more of their kind.
 constexpr auto time_to_gather = std::chrono::milliseconds(5);
 
-Outcall by_name(std::string_view name, const std::vector<c10::IValue>& args, const ValueLimits& limits) {
-  if (name.empty()) throw Error("[rpc] a call by name needs one, such as \"aten::add\"");
-  return {nullptr, std::string(name), pack_values(args, limits)};
+/// What errors of a call begin with.
+std::string call_of(std::string_view function, const std::string& peer) {
+  return "[rpc] call of \"" + std::string(function) + "\" to " + peer + ": ";
 }
 
-std::string names_of(const std::vector<WorkerInfo>& members) {
-  std::string text;
-  for (const auto& member : members) text += (text.empty() ? "" : ", ") + member.name;
-  return text;
+std::string no_worker(std::string_view name, const std::vector<WorkerInfo>& members) {
+  std::string names;
+  for (const auto& member : members) names += (names.empty() ? "" : ", ") + member.name;
+  return "there is no worker \"" + std::string(name) + "\" in this group; there are: " + names;
 }
 
 }  // namespace
+
+void not_packed(std::string_view function, const std::string& peer) {
+  const auto why = base::status_of(std::current_exception());
+  // Of other kinds are those that a value's own code has thrown, for whoever calls to catch.
+  if (why.code() != base::Code::Invalid) throw;
+  throw Error(call_of(function, peer) + why.message());
+}
 
 std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options, net::sim::World* world) {
   // A simulation must not depend on the machine that it runs on.
@@ -121,18 +129,33 @@ ref::Table::Services WorkerCore::services() {
   };
   services.core = weak;
   services.name_of = agent_->naming();
+  services.birth_of = [weak](base::Rank rank) -> uint64_t {
+    auto core = weak.lock();
+    return core ? core->birth_of(rank) : 0;
+  };
   return services;
 }
 
-base::Rank WorkerCore::rank_of(const Peer& peer) const {
-  if (const int* rank = std::get_if<int>(&peer.who())) {
-    if (*rank >= 0 && *rank < static_cast<int>(members_.size())) return base::Rank(static_cast<uint16_t>(*rank));
-    throw Error("[rpc] there is no rank " + std::to_string(*rank) + " in a group of " +
-                std::to_string(members_.size()));
+uint64_t WorkerCore::birth_of(base::Rank rank) const {
+  const auto members = agent_->fabric().members();
+  return rank.value < members.size() ? members[rank.value].birth : 0;
+}
+
+base::Rank WorkerCore::rank_of(const Peer& peer, std::string_view function) const {
+  if (const auto* name = std::get_if<std::string>(&peer.who())) {
+    if (const auto found = ranks_.find(*name); found != ranks_.end()) return found->second;
+    throw Error(call_of(function, *name) + no_worker(*name, members_));
   }
-  const auto& name = std::get<std::string>(peer.who());
-  if (const auto found = ranks_.find(name); found != ranks_.end()) return found->second;
-  throw Error("[rpc] there is no worker \"" + name + "\" in this group; there are: " + names_of(members_));
+  const auto* rank = std::get_if<int>(&peer.who());
+  if (rank && *rank >= 0 && *rank < static_cast<int>(members_.size())) return base::Rank(static_cast<uint16_t>(*rank));
+  const auto given = "rank " + (rank ? std::to_string(*rank) : std::get<Peer::NoRank>(peer.who()).text);
+  throw Error(call_of(function, given) + "there is no " + given + " in a group of " + std::to_string(members_.size()));
+}
+
+const WorkerInfo& WorkerCore::find(std::string_view name) const {
+  const auto found = ranks_.find(std::string(name));
+  if (found == ranks_.end()) throw Error("[rpc] find(): " + no_worker(name, members_));
+  return members_[found->second.value];
 }
 
 void WorkerCore::check_may_end(const char* what) const {
@@ -255,7 +278,7 @@ const WorkerInfo& Worker::self() const { return core_->self(); }
 int Worker::rank() const { return core_->self().rank; }
 int Worker::size() const { return core_->agent().fabric().size(); }
 std::vector<WorkerInfo> Worker::members() const { return core_->members(); }
-WorkerInfo Worker::find(std::string_view name) const { return members()[core_->rank_of(Peer(name)).value]; }
+WorkerInfo Worker::find(std::string_view name) const { return core_->find(name); }
 Caller Worker::with(CallOptions options) const { return Caller(core_->shared_from_this(), options); }
 c10::IValue Worker::rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
   return with({}).rpc_sync(to, name, std::move(args));
@@ -272,33 +295,47 @@ void Worker::close() { core_->close(); }
 Debug Worker::debug() const { return core_->debug(); }
 
 c10::IValue Caller::rpc_sync(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
-  return detail::unpack_result<c10::IValue>(wait(to, detail::by_name(name, args, limits())), name);
+  const int rank = rank_of(to, name);
+  return detail::unpack_result<c10::IValue>(wait(rank, outcall(rank, name, args)), name, [&] { return name_of(rank); });
 }
 
 Future<c10::IValue> Caller::rpc_async(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
+  const int rank = rank_of(to, name);
   Promise<c10::IValue> promise(host());
-  start(to, detail::by_name(name, args, limits()), promise.future().core(),
-        [promise, name = std::string(name)](detail::Packet packet) {
-          detail::fulfil<c10::IValue>(promise, std::move(packet), name);
+  start(rank, outcall(rank, name, args), promise.future().core(),
+        [promise, name = std::string(name), caller = *this, rank](detail::Packet packet) {
+          detail::fulfil<c10::IValue>(promise, std::move(packet), name, [&] { return caller.name_of(rank); });
         });
   return promise.future();
 }
 
 RRef<at::Tensor> Caller::remote(const Peer& to, std::string_view name, std::vector<c10::IValue> args) const {
-  return RRef<at::Tensor>(detail::remote_at(core_, rank_of(to), detail::by_name(name, args, limits()), options_));
+  const int rank = rank_of(to, name);
+  return RRef<at::Tensor>(detail::remote_at(core_, rank, outcall(rank, name, args), options_));
+}
+
+detail::Outcall Caller::outcall(int to, std::string_view name, const std::vector<c10::IValue>& args) const {
+  if (name.empty()) throw Error(detail::call_of(name, name_of(to)) + "a name is needed, such as \"aten::add\"");
+  try {
+    return {nullptr, std::string(name), detail::pack_values(args, limits())};
+  } catch (const Error&) {
+    detail::not_packed(name, name_of(to));
+  }
 }
 
 std::shared_ptr<detail::FutureHost> Caller::host() const { return core_; }
-int Caller::rank_of(const Peer& peer) const { return core_->rank_of(peer).value; }
+int Caller::rank_of(const Peer& peer, std::string_view function) const { return core_->rank_of(peer, function).value; }
+std::string Caller::name_of(int rank) const { return core_->members()[rank].name; }
 const detail::ValueLimits& Caller::limits() const { return core_->agent().limits(); }
 
-detail::Packet Caller::wait(const Peer& to, detail::Outcall call) const {
-  return core_->agent().call(core_->rank_of(to), std::move(call), options_);
+detail::Packet Caller::wait(int to, detail::Outcall call) const {
+  return core_->agent().call(base::Rank(static_cast<uint16_t>(to)), std::move(call), options_);
 }
 
-void Caller::start(const Peer& to, detail::Outcall call, std::shared_ptr<detail::FutureCore> future,
+void Caller::start(int to, detail::Outcall call, std::shared_ptr<detail::FutureCore> future,
                    std::function<void(detail::Packet)> done) const {
-  core_->agent().start(core_->rank_of(to), std::move(call), options_, std::move(future), std::move(done));
+  core_->agent().start(base::Rank(static_cast<uint16_t>(to)), std::move(call), options_, std::move(future),
+                       std::move(done));
 }
 
 }  // namespace farad

@@ -32,7 +32,9 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   collectives::Service& groups() { return *groups_; }
   const WorkerInfo& self() const { return members_[agent_->fabric().self().rank.value]; }
   const std::vector<WorkerInfo>& members() const { return members_; }
-  base::Rank rank_of(const Peer& peer) const;
+  /// Throws Error, naming the function that is to be called, if there is no such member.
+  base::Rank rank_of(const Peer& peer, std::string_view function) const;
+  const WorkerInfo& find(std::string_view name) const;
 
   void close();
   void leave();
@@ -66,6 +68,7 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
  private:
   WorkerCore() = default;
   ref::Table::Services services();
+  uint64_t birth_of(base::Rank rank) const;
   void report_what_is_held() const;
   std::unique_ptr<autograd::Service> make_gradients();
   std::unique_ptr<optim::Service> make_optim();

@@ -41,7 +41,8 @@ class RRef {
   T to_here(std::optional<std::chrono::milliseconds> timeout = {}) const {
     (void)&detail::RemoteFetch<T>::known;
     detail::Outcall call{&detail::RemoteFetch<T>::function, {}, {}};
-    return detail::unpack_result<T>(detail::call_on(shared(), std::move(call), {timeout}), "to_here");
+    return detail::unpack_result<T>(detail::call_on(shared(), std::move(call), {timeout}), "to_here",
+                                    [&] { return owner().name; });
   }
 
   /// The value itself, on the owner; elsewhere throws.
@@ -51,15 +52,17 @@ class RRef {
   template <auto Fn, class... A>
   auto rpc_sync(A&&... args) const {
     return detail::unpack_result<Result<Fn>>(detail::call_on(shared(), method<Fn, false>(std::forward<A>(args)...), {}),
-                                             detail::pretty<Fn>());
+                                             detail::function_name<Fn>, [&] { return owner().name; });
   }
   template <auto Fn, class... A>
   auto rpc_async(A&&... args) const {
     using R = Result<Fn>;
-    Promise<R> promise(detail::host_of(handle(), detail::pretty<Fn>()));
-    detail::start_on(
-        shared(), method<Fn, false>(std::forward<A>(args)...), {}, promise.future().core(),
-        [promise](detail::Packet packet) { detail::fulfil<R>(promise, std::move(packet), detail::pretty<Fn>()); });
+    Promise<R> promise(detail::host_of(handle(), detail::function_name<Fn>));
+    detail::start_on(shared(), method<Fn, false>(std::forward<A>(args)...), {}, promise.future().core(),
+                     [promise, ref = *this](detail::Packet packet) {
+                       detail::fulfil<R>(promise, std::move(packet), detail::function_name<Fn>,
+                                         [&] { return ref.owner().name; });
+                     });
     return promise.future();
   }
   /// The same, but the result stays with the owner.
@@ -80,9 +83,14 @@ class RRef {
     using Known = detail::RemoteMethod<T, Fn, Keep>;
     (void)&Known::known;
     detail::Outcall call{&Known::function, {}, {}};
+    call.arguments.body.reserve(detail::Packet::usual_bytes);
     detail::Writer out(call.arguments.body, call.arguments.tensors, call.arguments.references,
-                       detail::limits_of(handle(), detail::pretty<Fn>()));
-    detail::write_each(out, typename Values::type(std::forward<A>(args)...));
+                       detail::limits_of(handle(), detail::function_name<Fn>));
+    try {
+      detail::write_each(out, typename Values::type(std::forward<A>(args)...));
+    } catch (const Error&) {
+      detail::not_packed(detail::function_name<Fn>, owner().name);
+    }
     return call;
   }
 
@@ -132,10 +140,9 @@ std::vector<RRef<at::Tensor>> parameters(const RRef<Module>& module) {
 
 template <auto Fn, class... A>
 RRef<Result<Fn>> Caller::remote(const Peer& to, A&&... args) const {
-  using Known = detail::RemoteKept<Fn>;
-  (void)&Known::known;
-  detail::Outcall call{&Known::function, {}, detail::pack_arguments<Fn>(limits(), std::forward<A>(args)...)};
-  return RRef<Result<Fn>>(detail::remote_at(core_, rank_of(to), std::move(call), options_));
+  const int rank = rank_of(to, detail::function_name<Fn>);
+  auto call = outcall<Fn, detail::RemoteKept<Fn>>(rank, std::forward<A>(args)...);
+  return RRef<Result<Fn>>(detail::remote_at(core_, rank, std::move(call), options_));
 }
 
 }  // namespace farad

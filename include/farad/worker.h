@@ -47,13 +47,24 @@ class Peer {
   /// Any other kind of integer: 0u must not be ambiguous, nor a rank beyond all ranks become one by being cut.
   template <std::integral Rank>
     requires(sizeof(Rank) >= sizeof(int) && !std::same_as<Rank, wchar_t> && !std::same_as<Rank, char32_t>)
-  Peer(Rank rank) : who_(std::in_range<int>(rank) ? static_cast<int>(rank) : -1) {}
+  Peer(Rank rank) {
+    if (std::in_range<int>(rank)) {
+      who_ = static_cast<int>(rank);
+    } else {
+      who_ = NoRank{std::to_string(rank)};
+    }
+  }
   Peer(const WorkerInfo& info) : who_(info.rank) {}
 
-  const std::variant<std::string, int>& who() const { return who_; }
+  /// A number that is beyond all ranks, as it was given: for the error.
+  struct NoRank {
+    std::string text;
+  };
+  using Who = std::variant<std::string, int, NoRank>;
+  const Who& who() const { return who_; }
 
  private:
-  std::variant<std::string, int> who_;
+  Who who_;
 };
 
 /// Makes calls, with options. Copyable; keeps what it needs of the worker. Any thread.
@@ -64,16 +75,22 @@ class Caller {
   /// Runs Fn(args...) at `to` and gives its result, or throws: PeerLost, Timeout, RemoteError, Closed.
   template <auto Fn, class... A>
   Result<Fn> rpc_sync(const Peer& to, A&&... args) const {
-    return detail::unpack_result<Result<Fn>>(wait(to, outcall<Fn>(std::forward<A>(args)...)), detail::pretty<Fn>());
+    const int rank = rank_of(to, detail::function_name<Fn>);
+    return detail::unpack_result<Result<Fn>>(wait(rank, outcall<Fn>(rank, std::forward<A>(args)...)),
+                                             detail::function_name<Fn>, [&] { return name_of(rank); });
   }
 
   /// The same without waiting. Cancelling the future reaches the function, which can ask cancelled().
   template <auto Fn, class... A>
   Future<Result<Fn>> rpc_async(const Peer& to, A&&... args) const {
     using R = Result<Fn>;
+    const int rank = rank_of(to, detail::function_name<Fn>);
     Promise<R> promise(host());
-    start(to, outcall<Fn>(std::forward<A>(args)...), promise.future().core(),
-          [promise](detail::Packet packet) { detail::fulfil<R>(promise, std::move(packet), detail::pretty<Fn>()); });
+    start(rank, outcall<Fn>(rank, std::forward<A>(args)...), promise.future().core(),
+          [promise, caller = *this, rank](detail::Packet packet) {
+            detail::fulfil<R>(promise, std::move(packet), detail::function_name<Fn>,
+                              [&] { return caller.name_of(rank); });
+          });
     return promise.future();
   }
 
@@ -93,23 +110,32 @@ class Caller {
   /// Runs Fn(args...) at `to`, some time, and hears nothing of it.
   template <auto Fn, class... A>
   void send(const Peer& to, A&&... args) const {
-    auto call = outcall<Fn>(std::forward<A>(args)...);
+    const int rank = rank_of(to, detail::function_name<Fn>);
+    auto call = outcall<Fn>(rank, std::forward<A>(args)...);
     call.one_way = true;
-    start(to, std::move(call), nullptr, nullptr);
+    start(rank, std::move(call), nullptr, nullptr);
   }
 
  private:
-  template <auto Fn, class... A>
-  detail::Outcall outcall(A&&... args) const {
-    (void)&detail::Remote<Fn>::known;
-    return {&detail::Remote<Fn>::function, {}, detail::pack_arguments<Fn>(limits(), std::forward<A>(args)...)};
+  /// `Known` is what the callee knows the function by.
+  template <auto Fn, class Known = detail::Remote<Fn>, class... A>
+  detail::Outcall outcall(int to, A&&... args) const {
+    (void)&Known::known;
+    try {
+      return {&Known::function, {}, detail::pack_arguments<Fn>(limits(), std::forward<A>(args)...)};
+    } catch (const Error&) {
+      detail::not_packed(detail::function_name<Fn>, name_of(to));
+    }
   }
+  detail::Outcall outcall(int to, std::string_view name, const std::vector<c10::IValue>& args) const;
 
   std::shared_ptr<detail::FutureHost> host() const;
-  int rank_of(const Peer& peer) const;
+  /// Throws Error, naming the function, if there is no such peer.
+  int rank_of(const Peer& peer, std::string_view function) const;
+  std::string name_of(int rank) const;
   const detail::ValueLimits& limits() const;
-  detail::Packet wait(const Peer& to, detail::Outcall call) const;
-  void start(const Peer& to, detail::Outcall call, std::shared_ptr<detail::FutureCore> future,
+  detail::Packet wait(int to, detail::Outcall call) const;
+  void start(int to, detail::Outcall call, std::shared_ptr<detail::FutureCore> future,
              std::function<void(detail::Packet)> done) const;
 
   std::shared_ptr<detail::WorkerCore> core_;

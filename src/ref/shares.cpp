@@ -55,21 +55,42 @@ void Table::was_asked(net::Peer owner, const RefId& id, Afterwards& after) {
   after.notes.emplace_back(owner.rank, Note{What::Unmade, id});
 }
 
+/// Of two members, one may not have heard yet that the other was started anew.
+bool Table::is_of_our_group(const Table& other) const {
+  return &other == this || services_.birth_of(other.self_) == other.birth_ || other.services_.birth_of(self_) == birth_;
+}
+
+/// Workers of one process can give each other references by hand, and their ranks say nothing of their group.
+base::Status Table::may_lend(const detail::References& references) const {
+  for (const auto& handle : references) {
+    if (is_of_our_group(*handle->table)) continue;
+    return {base::Code::Invalid, "a reference to a value of " + handle->table->name_of(handle->owner) +
+                                     " in another group means nothing to the workers of this one"};
+  }
+  return {};
+}
+
 std::vector<Loan> Table::lend(Rank to, const detail::References& references) {
   std::vector<Loan> loans;
-  base::Lock lock(mutex_);
-  for (const auto& handle : references) {
-    Loan loan{handle->id, handle->owner, 0, 0};
-    if (handle->owner == self_) {
-      // Holds that the owner makes are even, those that others ask for odd, so that they never meet.
-      loan.hold = ++numbers_ * 2;
-      owned_[handle->id].holders.insert({{to, {}}, loan.hold});  // Also to ourselves: it holds while it is on its way.
-    } else {
-      loan.lend = ++numbers_;
-      lent_[loan.lend] = {handle, {to, {}}};
+  Afterwards after;
+  {
+    base::Lock lock(mutex_);
+    for (const auto& handle : references) {
+      Loan loan{handle->id, handle->owner, 0, 0};
+      if (handle->owner == self_) {
+        // Holds that the owner makes are even, those that others ask for odd, so that they never meet.
+        loan.hold = ++numbers_ * 2;
+        // Also to ourselves: it holds while it is on its way. If the share is another worker's of this process, the
+        // value may have gone, or the call that makes it may still be to come.
+        find_or_ask(handle->id, after).holders.insert({{to, {}}, loan.hold});
+      } else {
+        loan.lend = ++numbers_;
+        lent_[loan.lend] = {handle, {to, {}}};
+      }
+      loans.push_back(loan);
     }
-    loans.push_back(loan);
   }
+  finish(std::move(after));
   return loans;
 }
 

@@ -93,7 +93,8 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
     std::function<void(std::function<void()> task)> later;                ///< where uses go on
     std::function<void(std::function<void()> task)> discard;              ///< where values are destroyed
     std::function<std::string(base::Rank)> name_of;
-    std::weak_ptr<detail::WorkerCore> core;  ///< only to be passed on
+    std::function<uint64_t(base::Rank)> birth_of;  ///< of that member of the group now; 0 if there is none
+    std::weak_ptr<detail::WorkerCore> core;        ///< only to be passed on
   };
 
   Table(base::Rank self, uint64_t birth, Services services);
@@ -107,6 +108,10 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
   /// The call that makes it has ended, as far as we are concerned.
   void confirm(const std::shared_ptr<detail::RefHandle>& handle);
 
+  /// Whether the value was made here, or its making failed, or neither will be told any more.
+  bool is_ready(const detail::RefId& id) const;
+
+  base::Status may_lend(const detail::References& references) const override;
   std::vector<rpc::Loan> lend(base::Rank to, const detail::References& references) override;
   void sent(net::Peer to, const std::vector<rpc::Loan>& loans, const std::optional<detail::RefId>& makes) override;
   void take_back(net::Peer to, const std::vector<rpc::Loan>& loans) override;
@@ -188,6 +193,7 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
   void is_gone(const detail::RefId& id, Afterwards& after) REQUIRES(mutex_);
   std::exception_ptr gone() const;
   std::exception_ptr unmade() const;
+  bool is_of_our_group(const Table& other) const;
   void free_if_unheld(const detail::RefId& id, Afterwards& after) REQUIRES(mutex_);
   void lose_holder(net::Peer peer, Afterwards& after) REQUIRES(mutex_);
 

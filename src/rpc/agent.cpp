@@ -55,6 +55,11 @@ Agent::~Agent() { end("the worker was destroyed"); }
 
 uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint since, base::TimePoint deadline,
                      std::chrono::milliseconds timeout, Watch watch, std::function<void(Outcome)> done) {
+  Callee callee{call.function, call.name};
+  if (!call.arguments.references.empty()) {
+    const auto fine = host_.references().may_lend(call.arguments.references);
+    if (!fine.ok()) throw Error(text_of(to, callee) + ": " + fine.message());
+  }
   CallHeader header;
   if (call.function) header.function = call.function->id;
   header.timeout_ms = static_cast<uint32_t>(std::min<int64_t>(timeout.count(), UINT32_MAX));
@@ -63,7 +68,6 @@ uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint since, base:
   header.object = call.object;
   header.name = call.name;
   std::shared_ptr<Interceptor::Made> made;
-  Callee callee{call.function, call.name};
   if (auto* above = host_.above()) made = above->on_call(to, callee, call.arguments.tensors, header.note);
   if (!call.arguments.references.empty()) header.loans = host_.references().lend(to, call.arguments.references);
   begin_work();

@@ -16,8 +16,7 @@ namespace farad::rpc {
 namespace {
 
 thread_local Incall* incall_here = nullptr;
-/// A small result fits into this, so that writing it takes memory once.
-constexpr size_t usual_bytes = 32;
+constexpr char cannot_travel[] = "[rpc] its result cannot travel: ";
 
 std::string name_of(const std::type_info& type) {
   int status = 0;
@@ -92,7 +91,7 @@ std::string Incall::function() const {
 Incall* Incall::current() { return incall_here; }
 
 detail::Writer Incall::result() {
-  result_.body.reserve(usual_bytes);
+  result_.body.reserve(detail::Packet::usual_bytes);
   return {result_.body, result_.tensors, result_.references, agent_.options_.limits};
 }
 
@@ -206,7 +205,8 @@ void Incall::call_operator() {
 
 void Incall::keep_result_of_name() {
   if (header_.name.empty() || !header_.makes) return;
-  const auto value = detail::unpack_result<c10::IValue>(std::exchange(result_, {}), header_.name);
+  const auto value = detail::unpack_result<c10::IValue>(std::exchange(result_, {}), header_.name,
+                                                        [&] { return agent_.name_of(agent_.fabric_->self().rank); });
   if (!value.isTensor()) {
     throw detail::BadArguments("[rpc] remote of \"" + header_.name +
                                "\": only a Tensor can be referred to, and it gives: " + detail::kind_of(value));
@@ -224,7 +224,10 @@ void Incall::execute(const detail::Function* function) {
   incall_here = this;
   try {
     // Others may have been lent what this call was to make: they are told, even if its maker does not care any more.
-    if (cancelled()) throw Cancelled("[rpc] given up by its caller before it ran");
+    if (cancelled()) {
+      throw Cancelled("[rpc] call of \"" + this->function() + "\" from " + agent_.name_of(from_.rank) +
+                      ": given up by its caller before it ran");
+    }
     wire::use_here(message_.tensors);
     agent_.host_.run_as_worker([&] { taken_ ? taken_->run([&] { run_function(function); }) : run_function(function); });
     if (!later_) reply();
@@ -239,6 +242,10 @@ void Incall::execute(const detail::Function* function) {
 void Incall::reply() {
   if (header_.one_way) return;
   if (cancelled()) return post_failure({base::Code::Cancelled, {}, "[rpc] given up by its caller", {}});
+  if (!result_.references.empty()) {
+    const auto fine = agent_.host_.references().may_lend(result_.references);
+    if (!fine.ok()) return post_failure({base::Code::Invalid, {}, cannot_travel + fine.message(), {}});
+  }
   ReplyHeader header;
   if (taken_) taken_->on_reply(id(), result_.tensors, header.note);
   if (!result_.references.empty()) header.loans = agent_.host_.references().lend(from_.rank, result_.references);
@@ -255,7 +262,7 @@ void Incall::reply() {
   if (!header.loans.empty()) agent_.host_.references().take_back(from_, header.loans);
   // If the caller or the worker is gone, nobody is there to be told. What cannot travel is the function's fault.
   if (sent.status.code() == base::Code::Invalid) {
-    post_failure({base::Code::Invalid, {}, "[rpc] its result cannot travel: " + sent.status.message(), {}});
+    post_failure({base::Code::Invalid, {}, cannot_travel + sent.status.message(), {}});
   }
 }
 

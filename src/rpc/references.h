@@ -25,6 +25,8 @@ class References {
  public:
   virtual ~References() = default;
 
+  /// Invalid, saying why, if one of these references means nothing to the workers of this group.
+  virtual base::Status may_lend(const detail::References& references) const = 0;
   /// Before a message with these references goes to `to`.
   virtual std::vector<Loan> lend(base::Rank to, const detail::References& references) = 0;
   /// It went to that life of the receiver; `makes`, if it was a call that makes a value there.

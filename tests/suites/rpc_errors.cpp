@@ -12,6 +12,19 @@
 #include "worker_core.h"
 
 namespace farad::test {
+
+/// Travels, and cannot be read.
+struct Unreadable {};
+
+}  // namespace farad::test
+
+template <>
+struct farad::detail::Codec<farad::test::Unreadable> {
+  static void write(Writer& out, const test::Unreadable&) { out.boolean(true); }
+  static bool read(Reader& in, test::Unreadable&) { return in.fail("not today"); }
+};
+
+namespace farad::test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -25,6 +38,8 @@ int64_t relays_failure(int64_t x) { return Worker::current().rpc_sync<fails>("wo
 int64_t relays_twice(int64_t x) { return Worker::current().rpc_sync<relays_failure>("worker1", x); }
 Future<int64_t> fails_later() { return Worker::current().rpc_async<fails>("worker2", 1); }
 int64_t add_one(int64_t x) { return x + 1; }
+int64_t add_one_to(int64_t& x) { return x + 1; }
+Unreadable same(const Unreadable& x) { return x; }
 
 template <class F>
 RemoteError remote_error_of(F act) {
@@ -63,24 +78,52 @@ RPC_TEST(FunctionThatReturnsAFutureOfNothingFailsItsCallAndNothingElse) {
 
 int64_t elements_of(at::Tensor tensor) { return tensor.numel(); }
 
-// The way it is for a tensor of a device that the callee does not have.
-TEST(RemoteCallThatCannotBeRun, SaysWhyToThoseWhoUseItsValue) {
-  Group group("local", 2);
-  auto& core = detail::WorkerCore::of(group[0]);
-  const auto handle = core.table().begin(base::Rank(1), "elements_of");
-  detail::Packet arguments;
-  detail::Writer out(arguments.body, arguments.tensors);
-  detail::write_each(out, std::tuple(at::zeros({2})));
-  rpc::CallHeader header;
-  header.function = detail::RemoteKept<elements_of>::function.id;
-  header.makes = handle->id;
-  auto message = rpc::encode_call(1, header, std::move(arguments));
-  message.devices = {c10::Device(c10::kCUDA, 100)};
-  ASSERT_TRUE(core.agent().fabric().post(base::Rank(1), std::move(message)).status.ok());
-  core.table().confirm(handle);
+/// Makes a value at worker1 by a message that the test has its hands on, which is nobody's call.
+struct RemoteCallByHand : testing::Test {
+  ~RemoteCallByHand() override {
+    for (int rank : {0, 1}) group.drop(rank);  // close() would wait for another call.
+  }
+  wire::Message call() {
+    detail::Packet arguments;
+    detail::Writer out(arguments.body, arguments.tensors);
+    detail::write_each(out, std::tuple(at::zeros({2})));
+    (void)&detail::RemoteKept<elements_of>::known;
+    rpc::CallHeader header;
+    header.function = detail::RemoteKept<elements_of>::function.id;
+    header.makes = handle->id;
+    return rpc::encode_call(number, header, std::move(arguments));
+  }
+  void post(wire::Message message) {
+    ASSERT_TRUE(core.agent().fabric().post(base::Rank(1), std::move(message)).status.ok());
+  }
+  std::string error_of_use() {
+    core.table().confirm(handle);
+    return remote_error_of([&] { RRef<int64_t>(handle).to_here(); }).text();
+  }
 
-  EXPECT_THAT(remote_error_of([&] { RRef<int64_t>(handle).to_here(); }).text(), HasSubstr("cuda:100"));
-  for (int rank : {0, 1}) group.drop(rank);  // The message was nobody's call, so that close() would wait for another.
+  static constexpr uint64_t number = 1;
+  Group group{"local", 2};
+  detail::WorkerCore& core = detail::WorkerCore::of(group[0]);
+  std::shared_ptr<detail::RefHandle> handle = core.table().begin(base::Rank(1), "elements_of");
+};
+
+// The way it is for a tensor of a device that the callee does not have.
+TEST_F(RemoteCallByHand, ThatCannotBeRunSaysWhyToThoseWhoUseItsValue) {
+  auto message = call();
+  message.devices = {c10::Device(c10::kCUDA, 100)};
+  post(std::move(message));
+
+  EXPECT_THAT(error_of_use(), HasSubstr("cuda:100"));
+}
+
+TEST_F(RemoteCallByHand, ThatWasGivenUpBeforeItRanSaysWhichItWasToThoseWhoUseItsValue) {
+  wire::Message cancel;
+  cancel.kind = static_cast<uint8_t>(rpc::Kind::Cancel);
+  cancel.tag = number;
+  post(std::move(cancel));
+  post(call());
+
+  EXPECT_THAT(error_of_use(), AllOf(HasSubstr("elements_of"), HasSubstr("from worker0"), HasSubstr("given up")));
 }
 
 RPC_TEST(ErrorsOfLibtorchAndForeignThingsArriveToo) {
@@ -167,7 +210,9 @@ TEST_P(RpcSuite, LimitsOfValuesAreTheConfiguredOnes) {
 
   EXPECT_EQ((group[0].rpc_sync<[](std::vector<int64_t> x) { return x.size(); }>("worker1", std::vector<int64_t>{1})),
             1u);
-  EXPECT_THROW((group[0].rpc_sync<[](Numbers x) { return x.size(); }>("worker1", Numbers{{{1}}})), Error);
+  EXPECT_THAT(
+      message_of<Error>([&] { group[0].rpc_sync<[](Numbers x) { return x.size(); }>("worker1", Numbers{{{1}}}); }),
+      AllOf(HasSubstr("[rpc] call of \""), HasSubstr("to worker1: "), HasSubstr("depth")));
   EXPECT_THROW((group[0].rpc_sync<[] { return std::vector<Numbers>{{{{1}}}}; }>("worker1")), Error);
 }
 
@@ -220,6 +265,57 @@ RPC_TEST(UnknownFunctionIsSaidToBeOfAnotherBuild) {
 }
 
 // --- Values that cannot travel ---
+
+int64_t fetched(const RRef<int64_t>& ref) { return ref.to_here(); }
+int64_t sum_with(int64_t& value, const RRef<int64_t>& ref) { return value + ref.to_here(); }
+/// A value whose own conversion calls somebody.
+struct Asks {
+  operator int64_t() const { throw PeerLost("[x] it was asked, and is gone"); }
+};
+
+RPC_TEST(WhatCannotBePackedNamesFunctionAndPeer) {
+  Group group = start(2);
+  const RRef<int64_t> nothing;
+  const auto five = group[0].remote<add_one>("worker1", 4);
+  const auto call_of = [](const char* call) {
+    return AllOf(testing::StartsWith("[rpc] call of \""), HasSubstr(call), HasSubstr("default-constructed"));
+  };
+  EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync<fetched>("worker1", nothing); }),
+              call_of("fetched\" to worker1: "));
+  EXPECT_THAT(message_of<Error>([&] { group[0].rpc_async<fetched>(0, nothing); }), call_of("fetched\" to worker0: "));
+  EXPECT_THAT(message_of<Error>([&] { group[0].remote<fetched>(1, nothing); }), call_of("fetched\" to worker1: "));
+  EXPECT_THAT(message_of<Error>([&] { group[0].send<fetched>(1, nothing); }), call_of("fetched\" to worker1: "));
+  EXPECT_THAT(message_of<Error>([&] { five.rpc_sync<sum_with>(nothing); }), call_of("sum_with\" to worker1: "));
+
+  const c10::IValue storage(at::ones({1}).storage());
+  EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync("worker1", "aten::add", {storage}); }),
+              AllOf(HasSubstr("[rpc] call of \"aten::add\" to worker1: "), HasSubstr("does not travel")));
+  EXPECT_THAT(message_of<Error>([&] { group[0].rpc_async("worker1", "", {}); }),
+              HasSubstr("[rpc] call of \"\" to worker1: "));
+
+  EXPECT_EQ(message_of<PeerLost>([&] { group[0].rpc_sync<add_one>("worker1", Asks()); }),
+            "[x] it was asked, and is gone")
+      << "what is not of the call stays as it is";
+  EXPECT_EQ(five.rpc_sync<add_one_to>(), 6);
+}
+
+Unreadable gives_unreadable() { return {}; }
+
+RPC_TEST(ResultThatCannotBeReadNamesFunctionAndPeer) {
+  Group group = start(2);
+  const auto from = [](const char* function, const char* peer) {
+    return AllOf(testing::StartsWith("[rpc] "), HasSubstr(function), HasSubstr(peer), HasSubstr("not today"));
+  };
+  for (const char* peer : {"worker1", "worker0"}) {
+    EXPECT_THAT(message_of<Error>([&] { group[0].rpc_sync<gives_unreadable>(peer); }), from("gives_unreadable", peer));
+    EXPECT_THAT(message_of<Error>([&] { group[0].rpc_async<gives_unreadable>(peer).wait(); }),
+                from("gives_unreadable", peer));
+    const auto kept = group[0].remote<gives_unreadable>(peer);
+    EXPECT_THAT(message_of<Error>([&] { kept.to_here(); }), from("to_here", peer));
+    EXPECT_THAT(message_of<Error>([&] { kept.rpc_sync<same>(); }), from("same", peer));
+    EXPECT_THAT(message_of<Error>([&] { kept.rpc_async<same>().wait(); }), from("same", peer));
+  }
+}
 
 at::Tensor quantised() { return at::quantize_per_tensor(at::rand({4}), 0.1, 0, at::kQInt8); }
 

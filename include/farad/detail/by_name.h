@@ -75,7 +75,7 @@ void run_by_name(Invocation& invocation) {
                 "[farad] FARAD_REMOTE: called by name, a function takes and gives what an IValue can hold");
   using Indices = std::make_index_sequence<S::count>;
   typename S::Values values{};
-  convert_arguments(read_values(invocation.arguments(), pretty<Fn>()), values, pretty<Fn>(), Indices{});
+  convert_arguments(read_values(invocation.arguments(), function_name<Fn>), values, function_name<Fn>, Indices{});
   deliver_value<typename S::Returned>(invocation, [&]() -> decltype(auto) {
     return apply_as<typename S::Parameters>(
         [](auto&&... a) -> decltype(auto) { return Fn(std::forward<decltype(a)>(a)...); }, values, Indices{});

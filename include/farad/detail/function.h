@@ -71,6 +71,9 @@ constexpr std::string_view pretty() {
   if (text.starts_with('&')) text.remove_prefix(1);
   return text;
 }
+/// The same, found when it is compiled: calls need it each time, if only for what may go wrong.
+template <auto Fn>
+inline constexpr std::string_view function_name = pretty<Fn>();
 
 template <class T>
 std::string_view type_name() {
@@ -145,7 +148,7 @@ void run_free(Invocation& invocation) {
   using S = SignatureOf<Fn>;
   using Indices = std::make_index_sequence<S::count>;
   typename S::Values values{};
-  read_arguments(invocation.arguments(), values, pretty<Fn>(), Indices{});
+  read_arguments(invocation.arguments(), values, function_name<Fn>, Indices{});
   auto call = [&]() -> decltype(auto) {
     return apply_as<typename S::Parameters>(
         [](auto&&... a) -> decltype(auto) { return Fn(std::forward<decltype(a)>(a)...); }, values, Indices{});
@@ -170,6 +173,10 @@ struct RemoteKept {
   static inline const bool known = register_function(function);
 };
 
+/// Where a handler has caught what packing the arguments of a call has thrown: throws it on, and an Error says which
+/// call to whom it was.
+[[noreturn]] void not_packed(std::string_view function, const std::string& peer);
+
 /// Writes the arguments of a call of Fn, each converted to its parameter's type.
 template <auto Fn, class... A>
 Packet pack_arguments(const ValueLimits& limits, A&&... arguments) {
@@ -177,33 +184,35 @@ Packet pack_arguments(const ValueLimits& limits, A&&... arguments) {
   static_assert(S::takes_values, "[farad] a remote function takes values, const& or &&: its arguments come by message");
   static_assert(sizeof...(A) == S::count, "[farad] wrong number of arguments for this remote function");
   Packet packet;
+  packet.body.reserve(Packet::usual_bytes);
   Writer out(packet.body, packet.tensors, packet.references, limits);
   typename S::Values values(std::forward<A>(arguments)...);
   write_each(out, values);
   return packet;
 }
 
-template <class R>
-R unpack_result(Packet packet, std::string_view function) {
+/// What came back. `peer()` names whom it came from, if it is none.
+template <class R, class Name>
+R unpack_result(Packet packet, std::string_view function, const Name& peer) {
   if constexpr (!std::is_void_v<R>) {
     Reader in(packet.body, packet.tensors, packet.limits);
     in.use(packet.references);
     R value{};
     if (!detail::read(in, value) || !in.finish()) {
-      throw Error("[rpc] the result of \"" + std::string(function) + "\": " + in.error());
+      throw Error("[rpc] the result of \"" + std::string(function) + "\" from " + peer() + ": " + in.error());
     }
     return value;
   }
 }
 
 /// Gives a promise what came back.
-template <class R>
-void fulfil(const Promise<R>& promise, Packet packet, std::string_view function) {
+template <class R, class Name>
+void fulfil(const Promise<R>& promise, Packet packet, std::string_view function, const Name& peer) {
   try {
     if constexpr (std::is_void_v<R>) {
       promise.set_value();
     } else {
-      promise.set_value(unpack_result<R>(std::move(packet), function));
+      promise.set_value(unpack_result<R>(std::move(packet), function, peer));
     }
   } catch (...) {
     promise.set_exception(std::current_exception());

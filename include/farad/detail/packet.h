@@ -3,6 +3,7 @@
 #include <ATen/core/TensorBody.h>
 #include <farad/detail/value.h>
 
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,9 @@ struct Packet {
   std::vector<at::Tensor> tensors;
   std::vector<std::shared_ptr<RefHandle>> references;
   ValueLimits limits = {};  ///< of the worker whose call it is
+
+  /// What is small fits into this, so that writing it takes memory once.
+  static constexpr size_t usual_bytes = 32;
 };
 
 }  // namespace farad::detail

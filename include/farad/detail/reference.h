@@ -93,7 +93,7 @@ void run_method(Invocation& invocation) {
   using Parameters = typename MethodParameters<Fn>::type;
   using Indices = std::make_index_sequence<std::tuple_size_v<Parameters>>;
   typename ValuesOf<Parameters>::type values{};
-  read_arguments(invocation.arguments(), values, pretty<Fn>(), Indices{});
+  read_arguments(invocation.arguments(), values, function_name<Fn>, Indices{});
   T& object = *static_cast<T*>(invocation.object());
   auto call = [&]() -> decltype(auto) {
     return apply_as<Parameters>(

@@ -37,22 +37,24 @@ void Table::confirm(const std::shared_ptr<RefHandle>& handle) {
     base::Lock lock(mutex_);
     handle->confirmed = true;
     noted({handle->owner, handle->hold}, after);  // It may have come back to us by others meanwhile.
-    if (handle->wanted) after.notes.emplace_back(handle->owner, Note{What::Unmade, handle->id});
+    if (handle->wanted) after.notes.emplace_back(handle->owner, Note{What::Unmade, handle->id, 0, handle->failure()});
   }
   finish(std::move(after));
 }
 
 /// If the call that makes it is still under way, the owner will see for itself; else it is told, now or when that ends.
 void Table::was_asked(net::Peer owner, const RefId& id, Afterwards& after) {
+  std::exception_ptr why;
   if (const auto found = borrowed_.find(id); found != borrowed_.end()) {
     if (auto handle = found->second.lock()) {
       const bool making = handle->hold == makers_hold(id) && !handle->confirmed;
       handle->wanted = making;
+      why = handle->failure();
       after.handles.push_back(std::move(handle));
       if (making) return;
     }
   }
-  after.notes.emplace_back(owner.rank, Note{What::Unmade, id});
+  after.notes.emplace_back(owner.rank, Note{What::Unmade, id, 0, std::move(why)});
 }
 
 /// Of two members, one may not have heard yet that the other was started anew.

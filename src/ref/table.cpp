@@ -14,6 +14,19 @@ using base::Rank;
 using detail::RefHandle;
 using detail::RefId;
 
+namespace {
+
+/// What a maker tells of a value that it did not make.
+using Why = std::optional<std::pair<base::Code, std::string>>;
+
+/// Null if it tells nothing; what came by message may be no failure at all.
+std::exception_ptr error_of(const Why& why) {
+  if (!why || why->first <= base::Code::Ok || why->first > base::Code::Closed) return nullptr;
+  return base::Status(why->first, why->second).exception();
+}
+
+}  // namespace
+
 Table::Table(Rank self, uint64_t birth, Services services)
     : self_(self), birth_(birth), services_(std::move(services)) {}
 
@@ -32,7 +45,12 @@ void Table::finish(Afterwards after) {
 void Table::post(Rank to, const Note& note) {
   wire::Message message;
   message.kind = static_cast<uint8_t>(rpc::Kind::Reference);
-  wire::encode(std::make_tuple(note.what, note.id.maker, note.id.number, note.number), message);
+  Why why;
+  if (note.why) {
+    const auto status = base::status_of(note.why);
+    why.emplace(status.code(), status.message());
+  }
+  wire::encode(std::make_tuple(note.what, note.id.maker, note.id.number, note.number, why), message);
   const auto sent = services_.post(to, std::move(message));
   if (note.what == What::Hold) return asked({to, note.number}, sent);
   if (note.what != What::Ask || sent.status.ok()) return;
@@ -89,9 +107,15 @@ std::exception_ptr Table::unmade() const {
   return std::make_exception_ptr(Closed("[ref] " + services_.name_of(self_) + " was closed before the value was made"));
 }
 
-void Table::is_gone(const RefId& id, Afterwards& after) {
+void Table::is_gone(const RefId& id, Afterwards& after, std::exception_ptr why) {
   const auto found = owned_.find(id);
-  if (found != owned_.end() && !found->second.expected) settle(id, nullptr, gone(), after);
+  if (found != owned_.end() && !found->second.expected) settle(id, nullptr, why ? why : gone(), after);
+}
+
+bool Table::is_ready(const RefId& id) const {
+  base::Lock lock(mutex_);
+  const auto found = owned_.find(id);
+  return found == owned_.end() || found->second.ready;
 }
 
 void Table::expect(net::Peer maker, const RefId& id, const std::string& function) {
@@ -181,9 +205,10 @@ void Table::drop(const RefId& id, net::Peer from, uint64_t number, Afterwards& a
 // --- News ---
 
 void Table::on_message(net::Peer from, const wire::Message& message) {
-  std::tuple<What, uint64_t, uint64_t, uint64_t> parts;
+  std::tuple<What, uint64_t, uint64_t, uint64_t, Why> parts;
   if (!wire::decode(message, parts).ok()) return;
-  const Note note{std::get<0>(parts), {std::get<1>(parts), std::get<2>(parts)}, std::get<3>(parts)};
+  const Note note{
+      std::get<0>(parts), {std::get<1>(parts), std::get<2>(parts)}, std::get<3>(parts), error_of(std::get<4>(parts))};
   Afterwards after;
   {
     base::Lock lock(mutex_);
@@ -195,7 +220,7 @@ void Table::on_message(net::Peer from, const wire::Message& message) {
         drop(note.id, from, note.number, after);
         break;
       case What::Unmade:
-        if (maker_of(note.id) == from.rank) is_gone(note.id, after);
+        if (maker_of(note.id) == from.rank) is_gone(note.id, after, note.why);
         break;
       case What::Noted:
         noted({from.rank, note.number}, after);

@@ -79,7 +79,7 @@ namespace farad::ref {
 /// the receiver tells the lender (Returned), which may let go now |
 /// | a share ends | its worker tells the owner (Drop), once it knows that the owner knows of the share |
 /// | the owner hears of a value that it has not made | it asks the maker (Ask), which answers (Unmade) unless the call
-/// is still to come: then the value is gone, because the one who lent it was lost |
+/// is still to come: then there is no value, for the reason that the maker tells, or as it went with a lost lender |
 /// | a life of a worker is lost | its holds are dropped, what was lent to it is let go of, shares of its values are
 /// marked lost |
 ///
@@ -144,7 +144,8 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
   struct Note {
     What what;
     detail::RefId id;
-    uint64_t number = 0;  // Hold, Noted, Drop: the hold. Returned: the lender's number.
+    uint64_t number = 0;               // Hold, Noted, Drop: the hold. Returned: the lender's number.
+    std::exception_ptr why = nullptr;  // Unmade: what the maker knows of it.
   };
   /// A life of a worker, 0 while a message is on its way to one that we do not know yet, and the number of the hold.
   using Holder = std::pair<net::Peer, uint64_t>;
@@ -190,7 +191,7 @@ class Table final : public rpc::References, public std::enable_shared_from_this<
   void drop(const detail::RefId& id, net::Peer from, uint64_t number, Afterwards& after) REQUIRES(mutex_);
   void settle(const detail::RefId& id, std::shared_ptr<void> value, std::exception_ptr error, Afterwards& after)
       REQUIRES(mutex_);
-  void is_gone(const detail::RefId& id, Afterwards& after) REQUIRES(mutex_);
+  void is_gone(const detail::RefId& id, Afterwards& after, std::exception_ptr why = nullptr) REQUIRES(mutex_);
   std::exception_ptr gone() const;
   std::exception_ptr unmade() const;
   bool is_of_our_group(const Table& other) const;

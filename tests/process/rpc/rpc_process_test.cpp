@@ -36,6 +36,8 @@ Future<int64_t> never() {
 }
 int64_t call_never(int to) { return Worker::current().rpc_sync<never>(to); }
 void take(const at::Tensor&) {}
+int64_t count(const at::Tensor& tensor) { return tensor.numel(); }
+int64_t fetch(const RRef<int64_t>& reference) { return reference.to_here(); }
 void ignore(const RRef<int64_t>&) {}
 int64_t call_process(int at) { return Worker::current().rpc_sync<process_here>(at); }
 RRef<int64_t>& kept() {
@@ -304,6 +306,23 @@ TEST_P(RpcProcessOfPatience, TimeOfACallIsUpAlsoBeforeThereWasRoomToSendIt) {
     EXPECT_THAT(message_of<Timeout>([&] { caller.rpc_sync<take>("worker1", large); }),
                 AllOf(HasSubstr("take"), HasSubstr("worker1")));
   }
+}
+
+TEST_P(RpcProcessOfPatience, HoldersOfAValueWhoseMakingWasNeverSentHearWhy) {
+  for (int rank : {1, 2}) ASSERT_EQ(worker_->rpc_sync<process_here>(rank), children_[rank]);
+  const auto large = at::ones({4 << 20});
+  const auto caller = worker_->with({.timeout = 20ms});
+  ::kill(children_[1], SIGSTOP);
+  RRef<int64_t> unmade;
+  const auto error_here = [&] { return message_of<Timeout>([&] { unmade.to_here(); }); };
+  for (int i = 0; i < 12; ++i) unmade = caller.remote<count>("worker1", large);
+  ASSERT_THAT(error_here(), HasSubstr("not sent"));
+
+  ::kill(children_[1], SIGCONT);
+
+  EXPECT_THAT(message_of<RemoteError>([&] { worker_->rpc_sync<fetch>("worker2", unmade); }),
+              AllOf(HasSubstr("farad::Timeout"), HasSubstr("count"), HasSubstr("not sent")));
+  EXPECT_THAT(error_here(), HasSubstr("not sent"));
 }
 
 TEST_P(RpcProcessOfPatience, LendingWaitsForNobodyButTheFunction) {

@@ -222,6 +222,30 @@ TEST(RefTable, AMakerLostBeforeItsCallCameFailsWhoWaits) {
   EXPECT_THROW(std::rethrow_exception(seen), PeerLost);
 }
 
+TEST(RefTable, WhyTheCallThatMakesItNeverWentIsToldToWhoeverWaits) {
+  for (const bool asked_before : {false, true}) {
+    Group group(3);
+    auto handle = group.tables[0]->begin(rank(1), "make");
+    Handle at2;
+    group.lend(0, 2, handle, [&](Handle h) { at2 = h; });
+    if (asked_before) group.deliver_all();
+    std::exception_ptr seen;
+    group.tables[1]->when_ready(handle->id, [&](std::shared_ptr<void>, std::exception_ptr error) { seen = error; });
+    EXPECT_FALSE(seen) << "the call may still be to come";
+
+    handle->fail(std::make_exception_ptr(Timeout("[rpc] not sent in 20 ms")));
+    group.tables[0]->confirm(handle);
+    group.deliver_all();
+
+    ASSERT_TRUE(seen);
+    try {
+      std::rethrow_exception(seen);
+    } catch (const Timeout& error) {
+      EXPECT_STREQ(error.what_without_backtrace(), "[rpc] not sent in 20 ms");
+    }
+  }
+}
+
 TEST(RefTable, AReferenceThatComesAfterItsValueHasGoneSaysSo) {
   int alive = 0;
   Group group(3);

@@ -37,6 +37,14 @@ template <class R, class C, class... P>
 struct Signature<R (C::*)(P...) noexcept> : Parts<R, C, P...> {};
 template <class R, class C, class... P>
 struct Signature<R (C::*)(P...) const noexcept> : Parts<R, C, P...> {};
+template <class R, class C, class... P>
+struct Signature<R (C::*)(P...)&> : Parts<R, C, P...> {};
+template <class R, class C, class... P>
+struct Signature<R (C::*)(P...) const&> : Parts<R, C, P...> {};
+template <class R, class C, class... P>
+struct Signature<R (C::*)(P...) & noexcept> : Parts<R, C, P...> {};
+template <class R, class C, class... P>
+struct Signature<R (C::*)(P...) const & noexcept> : Parts<R, C, P...> {};
 
 template <auto Fn>
 using SignatureOf = Signature<std::remove_cv_t<decltype(Fn)>>;

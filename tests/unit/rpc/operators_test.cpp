@@ -29,6 +29,11 @@ farad::Future<at::Tensor> later_ones(int64_t n) {
   promise.set_value(at::ones({n}));
   return promise.future();
 }
+template <class From, class To>
+To converted(From x) {
+  return static_cast<To>(x);
+}
+FARAD_REMOTE(shop::converted<double, bool>)
 FARAD_REMOTE(shop::later_ones)
 FARAD_REMOTE(shop::scaled)
 FARAD_REMOTE(shop::labelled)
@@ -254,6 +259,13 @@ TEST(FunctionsByName, TakeAndGiveTheirOwnTypes) {
     EXPECT_EQ(label.toTupleRef().elements()[1].toInt(), -1);
     EXPECT_TRUE(worker.rpc_sync("worker1", "shop::forget", {std::vector<int64_t>{1}}).isNone());
     EXPECT_EQ(worker.rpc_sync("worker1", "shop::later", {1}).toInt(), 2);
+  });
+}
+
+TEST(FunctionsByName, MayBeInstancesOfATemplate) {
+  on_first_of_two([](Worker& worker) {
+    EXPECT_TRUE(worker.rpc_sync("worker1", "shop::converted<double, bool>", {0.5}).toBool());
+    EXPECT_FALSE(worker.rpc_sync("worker1", "shop::converted<double, bool>", {0.}).toBool());
   });
 }
 

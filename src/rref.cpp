@@ -90,7 +90,9 @@ std::shared_ptr<RefHandle> own(Worker& worker, std::shared_ptr<void> value, cons
 WorkerInfo owner_of(const RefHandle& handle) { return {owner_name(handle), handle.owner.value}; }
 
 bool is_owner(const RefHandle& handle) { return handle.hold == 0; }
-bool is_confirmed(const RefHandle& handle) { return handle.confirmed; }
+bool is_confirmed(const RefHandle& handle) {
+  return is_owner(handle) ? handle.table->is_ready(handle.id) : handle.confirmed.load();
+}
 
 void* value_of(const RefHandle& handle) {
   if (!is_owner(handle)) {

@@ -1,11 +1,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
+#include <farad/fields.h>
 #include <farad/rref.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <map>
+#include <optional>
+#include <tuple>
 
 #include "suites/rpc_suite.h"
 
@@ -23,6 +26,10 @@ class Engine {
 
   int64_t add(int64_t n) { return value_ += n; }
   int64_t value() const { return value_; }
+  int64_t twice() & { return value_ *= 2; }
+  int64_t half() const& { return value_ / 2; }
+  int64_t next() & noexcept { return ++value_; }
+  int64_t last() const& noexcept { return value_ - 1; }
   at::Tensor scaled(const at::Tensor& x) const { return x * value_; }
 
   static std::atomic<int> alive;
@@ -58,6 +65,25 @@ int64_t sum_of(std::map<std::string, std::vector<RRef<Owned>>> all) {
 }
 int64_t twice(Owned& engine, int64_t n) { return engine->add(n) + engine->add(n); }
 
+struct Engines {
+  RRef<Owned> first;
+  std::optional<RRef<Owned>> second;
+  std::tuple<int64_t, RRef<Owned>> weighted;
+  FARAD_FIELDS(first, second, weighted)
+};
+int64_t sum_of_engines(const Engines& engines) {
+  const auto value = [](const RRef<Owned>& engine) { return engine.rpc_sync<&Engine::value>(); };
+  const auto& [weight, third] = engines.weighted;
+  return value(engines.first) + (engines.second ? value(*engines.second) : 0) + weight * value(third);
+}
+Engines pass_back_all(Engines engines) { return engines; }
+
+static Door* held;
+int64_t hold(int64_t x) {
+  held->pass();
+  return x;
+}
+
 /// Takes as long as its caller is willing to wait.
 void until_given_up() {
   eventually([] { return cancelled(); });
@@ -79,6 +105,11 @@ RPC_TEST(AValueThatCannotTravelIsUsedWhereItLives) {
     EXPECT_EQ(engine.rpc_sync<&Engine::add>(2), 7);
     EXPECT_EQ(engine.rpc_async<&Engine::value>().wait(), 7);
     EXPECT_EQ(engine.rpc_sync<twice>(1), 17);
+    EXPECT_EQ(engine.rpc_sync<&Engine::half>(), 4);
+    EXPECT_EQ(engine.rpc_sync<&Engine::last>(), 8);
+    EXPECT_EQ(engine.rpc_sync<&Engine::twice>(), 18);
+    EXPECT_EQ(engine.rpc_sync<&Engine::next>(), 19);
+    EXPECT_EQ(engine.rpc_sync<&Engine::add>(-10), 9);
     EXPECT_EQ(engine.remote<&Engine::scaled>(at::ones({2})).to_here()[0].item<int64_t>(), 9);
     EXPECT_TRUE(engine.confirmed());
     EXPECT_THAT([&] { engine.local_value(); }, testing::ThrowsMessage<Error>(testing::HasSubstr("worker1")));
@@ -157,6 +188,48 @@ RPC_TEST(ToHereCopiesTheValue) {
   });
 }
 
+RPC_TEST(ToHereWaitsNoLongerThanItIsTold) {
+  Door here;
+  held = &here;
+  Group group = start(2);
+  const auto ref = group[0].remote<hold>("worker1", 5);
+  for (int use = 0; use < 2; ++use) {
+    EXPECT_THAT(
+        message_of<Timeout>([&] { ref.to_here(20ms); }),
+        testing::AllOf(testing::HasSubstr("to_here"), testing::HasSubstr("worker1"), testing::HasSubstr("20 ms")));
+  }
+  here.open();
+  EXPECT_EQ(ref.to_here(20s), 5) << "it is the waiting that was given up, not the value";
+}
+
+RPC_TEST(WhatIsMadeAtOneselfIsWaitedForAndConfirmedWhenItIsThere) {
+  Door here;
+  held = &here;
+  Group group = start(2);
+  const auto mine = group[0].remote<hold>(0, 5), other = group[0].remote<hold>(1, 6);
+  ASSERT_TRUE(here.has_come(2));
+  EXPECT_TRUE(mine.is_owner());
+  EXPECT_FALSE(mine.confirmed());
+  EXPECT_FALSE(other.confirmed());
+
+  Thread opening([&] { here.open(); });
+
+  EXPECT_EQ(mine.local_value(), 5);
+  EXPECT_TRUE(mine.confirmed());
+  EXPECT_TRUE(eventually([&] { return other.confirmed(); }));
+  opening.join();
+}
+
+RPC_TEST(WhatFailedToBeMadeAtOneselfThrowsThatAtEachUse) {
+  Group group = start(1);
+  const auto mine = group[0].remote<cannot>(0);
+  for (int use = 0; use < 2; ++use) {
+    EXPECT_THAT([&] { mine.local_value(); }, testing::ThrowsMessage<std::runtime_error>("cannot make it"));
+    EXPECT_THROW(mine.to_here(), RemoteError);
+  }
+  EXPECT_TRUE(mine.confirmed());
+}
+
 RPC_TEST(WhatHasNoResultIsReferredToAsWell) {
   run(2, [](Worker& worker) {
     times_run = 0;
@@ -182,6 +255,19 @@ RPC_TEST(ReferencesTravelToThirdWorkersAndBackAndInCircles) {
     EXPECT_EQ(worker.rpc_sync<value_by_next>("worker1", engine, 10), 5);
     const std::map<std::string, std::vector<RRef<Owned>>> several{{"a", {engine, engine}}, {"b", {engine}}};
     EXPECT_EQ(worker.rpc_sync<sum_of>("worker2", several), 15);
+  });
+}
+
+RPC_TEST(ReferencesTravelInStructsOptionalsAndTuples) {
+  run(3, [](Worker& worker) {
+    const auto one = worker.remote<make_engine>("worker1", 1), two = worker.remote<make_engine>("worker2", 2);
+    for (const int to : {0, 1, 2}) {
+      EXPECT_EQ(worker.rpc_sync<sum_of_engines>(to, Engines{one, two, {10, one}}), 13) << to;
+      EXPECT_EQ(worker.rpc_sync<sum_of_engines>(to, Engines{two, std::nullopt, {10, two}}), 22) << to;
+      const auto back = worker.rpc_sync<pass_back_all>(to, Engines{one, two, {3, two}});
+      EXPECT_EQ(sum_of_engines(back), 9) << to;
+      EXPECT_EQ(back.second->owner().name, "worker2");
+    }
   });
 }
 

@@ -126,6 +126,9 @@ Failed lost(const Child& child, const std::string& how) {
   return {std::make_exception_ptr(PeerLost("[spawn] " + child.name + how))};
 }
 
+/// A member may be lost while another waits for it, or while they are in one backward pass.
+bool comes_of_another(const std::string& type) { return type == "farad::PeerLost" || type == "farad::Aborted"; }
+
 std::optional<Failed> failure_of(const Child& child, int status) {
   if (WIFSIGNALED(status)) return lost(child, std::string(" was ended by ") + ::strsignal(WTERMSIG(status)));
   const auto bytes = told_by(child.said.get());
@@ -140,7 +143,7 @@ std::optional<Failed> failure_of(const Child& child, int status) {
   std::vector<std::string> hops{"spawn", child.name};
   hops.insert(hops.end(), told.begin() + 2, told.end());
   return Failed{std::make_exception_ptr(RemoteError(std::move(hops), told[0], told[1])),
-                told[0] == "farad::PeerLost" ? Blame::LostAnother : Blame::Cause};
+                comes_of_another(told[0]) ? Blame::LostAnother : Blame::Cause};
 }
 
 /// Takes in those that have ended; with WNOHANG as option, without waiting for the others.

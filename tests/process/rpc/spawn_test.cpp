@@ -1,6 +1,8 @@
 // spawn() forks, so no case here may leave a thread behind, and the one that starts a thread comes last.
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <farad/autograd.h>
 #include <farad/shared.h>
 #include <farad/spawn.h>
 #include <fcntl.h>
@@ -169,6 +171,46 @@ TEST(Spawn, ThoseWhoDoNotFailSeeTheLossAndGoOn) {
   };
   EXPECT_THROW(spawn(3, member), PeerLost);
   EXPECT_EQ(*went_on, 2);
+}
+
+static std::atomic<int>* survivor;  // its process
+static std::atomic<int>* in_backward;
+
+/// Its process ends in the backward pass, but not before that of the survivor has.
+at::Tensor ends_in_backward(const at::Tensor& x) {
+  const auto y = x * 1;
+  y.register_hook([](const at::Tensor&) {
+    *in_backward = 1;
+    await_burial(*survivor);
+    raise(SIGKILL);
+  });
+  return y;
+}
+
+TEST(Spawn, PassThatALossHasAbortedIsNotWhatFailedFirst) {
+  Shared process, begun;
+  survivor = &*process;
+  in_backward = &*begun;
+  const auto member = [](Worker& worker) {
+    if (worker.rank() == 0) {
+      *survivor = getpid();
+      Context context(worker);
+      context.backward({worker.rpc_sync<ends_in_backward>("worker1", at::ones({2}).requires_grad_()).sum()});
+    } else {
+      while (*in_backward == 0) std::this_thread::yield();
+      const Worker ended = std::move(worker);  // The other one sees the loss from here on.
+    }
+  };
+  EXPECT_THAT(message_of<PeerLost>([&] { spawn(2, member); }), AllOf(HasSubstr("worker1"), HasSubstr("Killed")));
+}
+
+TEST(Spawn, AbortedPassIsThrownWhereNothingElseFailed) {
+  try {
+    spawn(1, [](Worker&) { throw Aborted("[autograd] of nobody's making"); });
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const RemoteError& error) {
+    EXPECT_EQ(error.type(), "farad::Aborted");
+  }
 }
 
 TEST(Spawn, FailureEndsThoseWhoWait) {

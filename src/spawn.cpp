@@ -61,6 +61,19 @@ void check_size(int n) {
   if (n <= 0) throw Error("[spawn] a group needs at least one worker, not " + std::to_string(n));
 }
 
+/// Threads that have ended may have left something, too; of those it is known only where a Worker has had them.
+void check_may_fork() {
+  const int threads = base::threads_started();
+  if (threads == 0 && !detail::WorkerCore::has_joined()) return;
+  const auto what = detail::WorkerCore::has_joined()
+                        ? "a Worker has joined in this process, and what its threads have"
+                        : "this process has started " + std::to_string(threads) +
+                              (threads == 1 ? " thread, and what it has" : " threads, and what they have");
+  throw Error("[spawn] " + what +
+              " begun would be left half done in a fork: call spawn before libtorch has run in parallel, a Worker has "
+              "joined or a thread was started; or use spawn_threads");
+}
+
 /// A forked process has a copy of what was not written yet, and one that ends by _exit() writes nothing more.
 void flush_output() {
   std::cout.flush();
@@ -202,12 +215,7 @@ struct MeetingFile {
 
 void spawn(int n, const std::function<void(Worker&)>& fn, WorkerOptions options) {
   check_size(n);
-  if (const int threads = base::threads_started(); threads > 0) {
-    throw Error("[spawn] this process has started " + std::to_string(threads) +
-                (threads == 1 ? " thread" : " threads") +
-                ", which a fork would leave behind in the middle of whatever they do: call spawn before libtorch "
-                "has run in parallel, a Worker has joined or a thread was started; or use spawn_threads");
-  }
+  check_may_fork();
   options.size = n;
   MeetingFile file;
   if (options.rendezvous.empty()) {

@@ -3,6 +3,7 @@
 #include <farad/rref.h>
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/check.h"
@@ -17,6 +18,7 @@ namespace {
 
 thread_local WorkerCore* worker_here = nullptr;
 thread_local bool in_continuation = false;
+std::atomic<bool> somebody_has_joined{false};  // Of the process, like the threads that came with it.
 
 /// How long news that nobody waits for may wait for more of their kind.
 constexpr auto time_to_gather = std::chrono::milliseconds(5);
@@ -62,6 +64,7 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options, net::sim::Wo
       rpc::Agent::Options{options.rpc_timeout, options.threads, std::move(rules), wire::value_limits(limits),
                           environment.number(base::Var::Stacks) != 0},
       *core);
+  if (!world) somebody_has_joined = true;
   const auto& self = core->agent_->fabric().self();
   core->log_.emplace(self.name, log_level);
   core->table_ = std::make_shared<ref::Table>(self.rank, self.birth, core->services());
@@ -75,6 +78,8 @@ std::shared_ptr<WorkerCore> WorkerCore::join(WorkerOptions options, net::sim::Wo
   core->agent_->fabric().start();
   return core;
 }
+
+bool WorkerCore::has_joined() { return somebody_has_joined; }
 
 Worker WorkerCore::join_in(net::sim::World& world, WorkerOptions options) {
   options.transport = "sim";

@@ -23,6 +23,8 @@ class WorkerCore final : public FutureHost, public rpc::AgentHost, public std::e
   static std::shared_ptr<WorkerCore> join(WorkerOptions options, net::sim::World* world);
   /// Worker::join for tests: on the simulated network, threads and clock of `world`. Called by its threads only.
   static Worker join_in(net::sim::World& world, WorkerOptions options);
+  /// Whether one has in this process, or in the one that it was forked off from, simulated ones aside.
+  static bool has_joined();
   ~WorkerCore() override;
 
   rpc::Agent& agent() { return *agent_; }

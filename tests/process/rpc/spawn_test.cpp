@@ -311,6 +311,42 @@ int spawns_in_a_child() {
 
 TEST(Spawn, WorksInAProcessThatWasForkedOff) { EXPECT_EQ(spawns_in_a_child(), 0); }
 
+/// Whether spawn is refused, in words that have `why` in them, in a child that has done `before`.
+bool is_refused_after(const std::function<void()>& before, const char* why) {
+  const pid_t child = fork();
+  if (child == 0) {
+    bool refused = false;
+    try {
+      before();
+      spawn(1, [](Worker&) {});
+    } catch (const Error& error) {
+      refused = std::string(error.what_without_backtrace()).find(why) != std::string::npos;
+    } catch (...) {
+    }
+    _exit(refused ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
+TEST(Spawn, IsRefusedOnceAWorkerHasJoinedWhetherItIsClosedOrNot) {
+  const WorkerOptions alone{.rank = 0, .size = 1, .rendezvous = "local://alone"};
+  EXPECT_TRUE(is_refused_after([&] { static Worker open = Worker::join(alone); }, "a Worker has joined"));
+  EXPECT_TRUE(is_refused_after([&] { Worker::join(alone).close(); }, "a Worker has joined"));
+  EXPECT_TRUE(is_refused_after([] { spawn_threads(2, [](Worker&) {}); }, "a Worker has joined"));
+  EXPECT_FALSE(is_refused_after([] { spawn(2, [](Worker&) {}); }, "")) << "those were other processes'";
+}
+
+TEST(Spawn, IsRefusedOnceLibtorchHasRunInParallel) {
+  const auto run = [](int threads) {
+    at::set_num_threads(threads);
+    at::ones({1 << 22}).exp_();
+  };
+  EXPECT_FALSE(is_refused_after([&] { run(1); }, ""));
+  EXPECT_TRUE(is_refused_after([&] { run(2); }, "this process has started"));
+}
+
 TEST(SpawnLast, IsRefusedOnceThereAreThreads) {
   std::atomic<bool> done{false};
   std::thread other([&] {

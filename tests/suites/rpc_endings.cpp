@@ -294,61 +294,6 @@ RPC_TEST(WorkerLostWhileOthersCloseIsNamed) {
   }
 }
 
-// --- Leave ---
-
-RPC_TEST(OneLeavesAndTheOthersGoOn) {
-  for (int leaver = 0; leaver < 3; ++leaver) {
-    Group group = start(3);
-    const int a = (leaver + 1) % 3, b = (leaver + 2) % 3;
-    ASSERT_EQ(group[a].rpc_sync<add_one>(leaver, 1), 2);
-
-    group[leaver].leave();
-
-    EXPECT_THROW(group[leaver].rpc_sync<add_one>(a, 1), Closed);
-    EXPECT_EQ(group[a].rpc_sync<add_one>(b, 1), 2);
-    EXPECT_EQ(group[b].rpc_sync<add_one>(a, 1), 2);
-    group.drop(leaver);
-    Thread other([&] { EXPECT_NO_THROW(group[a].barrier()) << leaver; });
-    EXPECT_NO_THROW(group[b].barrier()) << leaver;
-    other.join();
-    group.each([&](Worker& worker) { EXPECT_EQ(loss_at_close(worker), "") << leaver << " seen by " << worker.rank(); });
-  }
-}
-
-RPC_TEST(LeaveWaitsForWorkOfItsOwn) {
-  Door here;
-  held = &here;
-  Group group = start(3);
-  auto reply = group[0].rpc_async<hold>("worker1", 5);
-  ASSERT_TRUE(here.has_come());
-
-  Thread leaving([&] { group[0].leave(); });
-  EXPECT_FALSE(reply.wait_for(20ms));
-  here.open();
-  leaving.join();
-
-  EXPECT_EQ(reply.wait(), 5);
-}
-
-RPC_TEST(ThoseAtABarrierNoticeThatSomebodyLeft) {
-  for (int leaver = 0; leaver < 3; ++leaver) {
-    Group group = start(3);
-    std::atomic<int> there{0};
-    Thread meeting([&] {
-      group.each([&](Worker& worker) {
-        if (worker.rank() == leaver) {
-          EXPECT_TRUE(eventually([&] { return there == 2; }));
-          worker.leave();
-        } else {
-          ++there;
-          EXPECT_NO_THROW(worker.barrier()) << "left " << leaver << ", here " << worker.rank();
-        }
-      });
-    });
-    meeting.join();
-  }
-}
-
 // --- Barrier ---
 
 RPC_TEST(BarrierReturnsWhenAllHaveCome) {

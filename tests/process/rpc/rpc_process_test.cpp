@@ -289,6 +289,25 @@ TEST_P(RpcProcessWithoutItsMeeting, OthersGoOnAndCloseWhenRankZeroIsKilled) {
   EXPECT_EQ(end_of(1), 1) << "its close() threw PeerLost";
 }
 
+TEST_P(RpcProcessWithoutItsMeeting, WhoComesBackIsToldThatRankZeroIsNotThereAndTheOthersGoOn) {
+  ASSERT_EQ(worker_->rpc_sync<process_here>("worker0"), children_[0]);
+  ASSERT_EQ(worker_->rpc_sync<process_here>("worker1"), children_[1]);
+  kill(0);
+  kill(1);
+
+  WorkerOptions again;
+  again.rank = 1;
+  again.size = 3;
+  again.transport = GetParam();
+  again.rendezvous = plan_.rendezvous;
+  again.join_timeout = 1s;
+  EXPECT_THAT(message_of<Timeout>([&] { Worker::join(again); }),
+              AllOf(HasSubstr("rank 0, which holds the meeting, did not come in time")));
+
+  EXPECT_EQ(worker_->rpc_sync<process_here>("worker2"), getpid());
+  EXPECT_THAT(message_of<PeerLost>([&] { worker_->close(); }), AllOf(HasSubstr("worker0"), HasSubstr("worker1")));
+}
+
 /// A member that stops is not given up.
 class RpcProcessOfPatience : public RpcProcess {
  protected:

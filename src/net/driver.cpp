@@ -25,10 +25,14 @@ base::Parker& Waiter::parker() {
 }
 
 void Waiter::complete() {
+  if (drives_.load(std::memory_order_relaxed) && driver_.driving_here()) {
+    // It is this very thread that waits: one at a time drives. It looks before it sleeps.
+    completed_.store(true, std::memory_order_release);
+    return;
+  }
   completed_.store(true, std::memory_order_seq_cst);
   if (drives_.load(std::memory_order_seq_cst)) {
-    // If this is the driving thread itself, it looks before it sleeps.
-    if (!driver_.driving_here()) driver_.bell_.ring();
+    driver_.bell_.ring();
   } else if (auto* parker = parker_.load(std::memory_order_seq_cst)) {
     parker->unpark();
   }
@@ -152,7 +156,8 @@ void Driver::drive(Waiter& waiter, base::TimePoint deadline) {
     if (!poll_once()) bell_.sleep(deadline);
     if (deadline != base::never && runtime_.now() >= deadline) break;
   }
-  waiter.drives_.store(false, std::memory_order_seq_cst);
+  // One that is complete is not waited for any more; another complete() of it may ring in vain.
+  if (!waiter.completed()) waiter.drives_.store(false, std::memory_order_seq_cst);
 }
 
 bool Driver::poll_once() {

@@ -82,7 +82,7 @@ base::Status Outgoing::make(Message& message, const Limits& limits, Outgoing& ou
     if (specs[i].layout == TensorSpec::Layout::SparseCoo) {
       at::NoGradGuard no_history;
       sources[i] = {tensor._indices().contiguous(), as_dense_block(tensor._values()).contiguous()};
-    } else if (specs[i].layout == TensorSpec::Layout::Dense && !may_be_lent(i)) {
+    } else if (specs[i].layout == TensorSpec::Layout::Dense && !lies_as_a_block(tensor)) {
       sources[i][1] = as_dense_block(tensor);
     }
   }
@@ -98,8 +98,6 @@ base::Status Outgoing::make(Message& message, const Limits& limits, Outgoing& ou
       state.lent += specs[i].value_bytes;
       auto& bytes = state.handles.emplace_back();
       put(put(bytes.data(), handle.block), handle.meaning);
-    } else {
-      sources[i][1] = message.tensors[i];
     }
   }
 
@@ -130,8 +128,9 @@ base::Status Outgoing::make(Message& message, const Limits& limits, Outgoing& ou
     if (specs[i].lent) {
       add((handle++)->data(), Handle::bytes, {}, i);
     } else {
-      add_memory(sources[i][0], specs[i].index_bytes, i);
-      add_memory(sources[i][1], specs[i].value_bytes, i);
+      auto& [indices, values] = sources[i];
+      add_memory(indices, specs[i].index_bytes, i);
+      add_memory(values.defined() ? values : message.tensors[i], specs[i].value_bytes, i);
     }
   }
   message = {};

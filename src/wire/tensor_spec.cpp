@@ -16,6 +16,19 @@ constexpr size_t fixed_bytes = 4;    // dtype, layout, flags, number of dimensio
 constexpr size_t sparse_bytes = 12;  // sparse dimensions, entries
 constexpr size_t device_bytes = 1;   // which CUDA device
 
+/// As new. Assigning a new one would make it first and then move it, for each small tensor of each small message.
+void clear(TensorSpec& spec) {
+  spec.layout = TensorSpec::Layout::Undefined;
+  spec.dtype = c10::ScalarType::Undefined;
+  spec.requires_grad = spec.coalesced = spec.lent = false;
+  spec.device = c10::kCPU;
+  spec.sparse_dims = 0;
+  spec.entries = 0;
+  spec.sizes.clear();
+  spec.strides.clear();
+  spec.index_bytes = spec.value_bytes = 0;
+}
+
 bool multiply(int64_t& product, int64_t factor) { return !__builtin_mul_overflow(product, factor, &product); }
 
 std::string number(int64_t value) { return std::to_string(value); }
@@ -123,7 +136,7 @@ bool lies_as_a_block(const at::Tensor& tensor) {
 }
 
 Complaint describe(const at::Tensor& tensor, const Limits& limits, TensorSpec& spec) {
-  spec = {};
+  clear(spec);
   if (!tensor.defined()) return {};
   if (auto complaint = cannot_travel(tensor)) return complaint;
   const auto sizes = tensor.sizes();
@@ -161,8 +174,8 @@ char* write(const TensorSpec& spec, char* to) {
 }
 
 Complaint read(std::string_view& from, const Limits& limits, TensorSpec& spec) {
-  static const Complaint cut_off = "has a description that is cut off";
-  spec = {};
+  constexpr const char* cut_off = "has a description that is cut off";
+  clear(spec);
   if (from.size() < fixed_bytes) return cut_off;
   const char* next = from.data();
   const auto dtype = take<uint8_t>(next);

@@ -49,6 +49,7 @@ void ShmTransport::close() {
   }
   base::Lock lock(mutex_);
   by_slot_.clear();
+  slots_.clear();
   peers_.clear();
 }
 
@@ -104,7 +105,7 @@ ShmTransport::ConnectionPtr ShmTransport::begin(base::Rank rank, base::Status& s
                                                     options_.queue_bytes);
   if (slot == by_slot_.size()) by_slot_.push_back(nullptr);
   slot_words_.store(static_cast<int>((by_slot_.size() + 63) / 64), std::memory_order_release);
-  by_slot_[slot] = connection;
+  put(slot, connection);
   peers_[rank.value].connection = connection;
   return connection;
 }
@@ -143,15 +144,28 @@ bool ShmTransport::poll() {
     uint64_t bits = page.slot_bits[word].exchange(0, std::memory_order_seq_cst);
     for (; bits != 0; bits &= bits - 1) {
       const size_t slot = word * 64 + __builtin_ctzll(bits);
-      ConnectionPtr connection;
-      {
-        base::Lock lock(mutex_);
-        if (slot < by_slot_.size()) connection = by_slot_[slot];
-      }
-      if (connection) did |= service(connection);
+      look_at_slots();
+      if (slot < slots_.size() && slots_[slot]) did |= service(slots_[slot]);
     }
   }
+  if (did) look_at_slots();  // What has ended is let go of now, not with the next message.
   return did;
+}
+
+void ShmTransport::put(size_t slot, ConnectionPtr connection) {
+  by_slot_[slot] = std::move(connection);
+  slot_changes_.fetch_add(1, std::memory_order_release);
+}
+
+void ShmTransport::look_at_slots() {
+  if (slot_changes_.load(std::memory_order_acquire) == slots_seen_) return;
+  std::vector<ConnectionPtr> now;
+  {
+    base::Lock lock(mutex_);
+    now = by_slot_;
+    slots_seen_ = slot_changes_.load(std::memory_order_relaxed);
+  }
+  slots_.swap(now);  // What has ended is destroyed without the lock.
 }
 
 bool ShmTransport::service(const ConnectionPtr& connection) {
@@ -178,7 +192,7 @@ void ShmTransport::finish(const ConnectionPtr& connection) {
   if (auto link = connection->link()) monitor_.drop(link);
   {
     base::Lock lock(mutex_);
-    if (by_slot_[connection->slot] == connection) by_slot_[connection->slot] = nullptr;
+    if (by_slot_[connection->slot] == connection) put(connection->slot, nullptr);
     auto& present = peers_[connection->peer.rank.value].connection;
     if (present == connection) present = nullptr;
   }

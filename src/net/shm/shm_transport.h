@@ -86,6 +86,8 @@ class ShmTransport final : public Transport {
 
   bool service(const ConnectionPtr&);
   void finish(const ConnectionPtr&);
+  void put(size_t slot, ConnectionPtr connection) REQUIRES(mutex_);
+  void look_at_slots() EXCLUDES(mutex_);
 
   const ShmOptions options_;
   SystemBell& bell_;
@@ -102,8 +104,13 @@ class ShmTransport final : public Transport {
   uint64_t incarnations_ GUARDED_BY(mutex_) = 0;
   std::vector<Acquaintance> peers_ GUARDED_BY(mutex_);  // By rank.
   std::vector<ConnectionPtr> by_slot_ GUARDED_BY(mutex_);
-  std::atomic<int> slot_words_{0};  // Of the bell page: those that by_slot_ has reached so far.
+  std::atomic<uint64_t> slot_changes_{0};  // Of by_slot_. Written under the lock.
+  std::atomic<int> slot_words_{0};         // Of the bell page: those that by_slot_ has reached so far.
   std::deque<ConnectionPtr> to_connect_ GUARDED_BY(mutex_);
+
+  // The driver's: by_slot_ as it last saw it, so that taking a message in needs neither the lock nor a count.
+  std::vector<ConnectionPtr> slots_;
+  uint64_t slots_seen_ = 0;
 
   std::thread acceptor_;
   std::thread connector_;

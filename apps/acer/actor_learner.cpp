@@ -24,7 +24,7 @@ ActorLearner::ActorLearner(const Settings& settings, Parameters& parameters, Tal
       agent_(make_agent(settings, environment_->spec())),
       batch_(environment_->spec().observation_size, environment_->spec().actions, environment_->spec().amounts),
       replay_(settings.capacity_of_worker(), environment_->spec().observation_size, environment_->spec().actions,
-              environment_->spec().amounts),
+              environment_->spec().amounts, settings.rules.defect == Defect::TerminalNeverSampled),
       observation_(static_cast<size_t>(environment_->spec().observation_size)),
       after_(observation_.size()) {
   environment_->observe_in_units();

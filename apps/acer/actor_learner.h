@@ -32,6 +32,9 @@ class ActorLearner {
   const Batch& act();
   /// Draws windows from what it did before, of which there must be some.
   const Batch& replay();
+  /// What it did before.
+  const Replay& stored() const { return replay_; }
+  const Spec& spec() const { return environment_->spec(); }
 
   /// All that decides what it does next but for the parameters.
   void save(std::ostream& out) const;

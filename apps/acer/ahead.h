@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "acer/batch.h"
 #include "acer/rules.h"
@@ -21,6 +22,15 @@ inline double worth_ahead(const Batch& batch, size_t window, std::span<const dou
       return ending == Ending::Terminated ? 0 : last;
     default:
       return ending == Ending::Terminated ? 0 : after;
+  }
+}
+
+/// What is taken off a target to have an advantage is, in one of the defects, nothing where the episode ends next. Of
+/// values that targets were computed from before.
+inline void spoil_baselines(const Batch& batch, Defect defect, std::vector<double>& values) {
+  if (defect != Defect::BaselineCut) return;
+  for (const auto& [begin, length, ending] : batch.windows()) {
+    if (ending == Ending::Terminated) values[static_cast<size_t>(begin + length - 1)] = 0;
   }
 }
 

@@ -10,38 +10,40 @@
 #include "acer/actor_learner.h"
 #include "acer/audit_batch.h"
 #include "acer/audit_checks.h"
-#include "acer/duelling_reference.h"
+#include "acer/audit_reference.h"
 #include "acer/environments/registry.h"
-#include "acer/reference.h"
 #include "acer/shared_parameters.h"
 
 namespace farad::acer {
 namespace {
 
-/// A defect that is ACER's own. Those that are not in the gradient of a batch have no Defect.
+/// A defect that is ACER's own. The one that is planted here, in what the audit is given, has no Defect.
 struct Own {
   audit::Fault fault;
   Defect defect = Defect::None;
 };
 const std::vector<Own> own_faults{
-    {{"kl-sign", "A1/A4", "the divergence's gradient points the wrong way"}, Defect::KlSign},
-    {{"denominator-g2", "A1/A4", "the projection is divided by the gradient's length instead of the divergence's"},
+    {{"kl-sign", "A4", "the divergence's gradient points the wrong way"}, Defect::KlSign},
+    {{"denominator-g2", "A4", "the projection is divided by the gradient's length instead of the divergence's"},
      Defect::DenominatorG2},
-    {{"bias-attached", "A1", "the correction's weight is differentiated as well"}, Defect::BiasAttached},
+    {{"bias-attached", "A3", "the correction's weight is differentiated as well"}, Defect::BiasAttached},
     {{"q-taken-only", "A1", "the correction uses Q of the action taken for every action"}, Defect::QTakenOnly},
-    {{"done-as-truncation", "A1/A6", "the end of an episode is treated as if it had been cut off"},
+    {{"baseline-cut", "A1", "a state's value is not taken off its target where the episode ends next"},
+     Defect::BaselineCut},
+    {{"done-as-truncation", "A6", "the end of an episode is treated as if it had been cut off"},
      Defect::DoneAsTruncation},
-    {{"truncation-as-done", "A1/A6", "an episode that was cut off is treated as if it had ended"},
+    {{"truncation-as-done", "A6", "an episode that was cut off is treated as if it had ended"},
      Defect::TruncationAsDone},
-    {{"last-stored", "A1/A6", "what follows a window is taken to be worth what its last state is"}, Defect::LastStored},
-    {{"no-retrace", "A1/A6", "targets are the returns of the window, however unlikely its actions are now"},
+    {{"last-stored", "A6", "what follows a window is taken to be worth what its last state is"}, Defect::LastStored},
+    {{"no-retrace", "A6", "targets are the returns of the window, however unlikely its actions are now"},
      Defect::NoRetrace},
-    {{"taken-only", "A1/A4", "the trust region looks at the action taken alone"}, Defect::TakenOnly},
+    {{"taken-only", "A4", "the trust region looks at the action taken alone"}, Defect::TakenOnly},
     {{"bound-after-mean", "A1", "gradients are divided by the number of steps before the trust region bounds them"},
      Defect::BoundAfterMean},
     {{"policy-cut", "A1", "the policy's term and the entropy's have no gradient, because they are not in the graph"},
      Defect::PolicyCut},
-    {{"terminal-never-sampled", "D6", "the replay never draws the last step of an episode"}},
+    {{"terminal-never-sampled", "D6", "the replay never draws the last step of an episode"},
+     Defect::TerminalNeverSampled},
     {{"live-rollout", "D6", "the policy changes while it acts, and what is stored is not what it acted by"}},
 };
 
@@ -86,20 +88,12 @@ class CopiedParameters final : public Parameters {
   Random random_;
 };
 
-/// Of whichever kind the networks are.
-std::vector<std::vector<double>> reference_of(Module& network, Module& average, const Batch& batch,
-                                              const Rules& rules) {
-  if (batch.amounts() == 0)
-    return reference_gradient(*network.as<NetworkImpl>(), *average.as<NetworkImpl>(), batch, rules);
-  return reference_gradient(*network.as<DuellingNetworkImpl>(), *average.as<DuellingNetworkImpl>(), batch, rules);
-}
-
 /// One copy of the policy and what a worker does with it.
 class Copy {
  public:
   Copy(const Settings& settings, const Spec& spec, const audit::Options& options)
       : settings_(with_defect(settings, options)),
-        worker_settings_(for_worker(settings, options)),
+        worker_settings_(for_worker(settings_, options)),
         spec_(spec),
         live_rollout_(options.inject == "live-rollout"),
         agent_(make_agent(settings_, spec)) {
@@ -205,14 +199,24 @@ void refuse_what_is_not_audited(const Settings& settings, const std::vector<std:
   if (settings.owner) throw Error("[acer] an audit is of workers that share memory; leave out --owner");
 }
 
+/// Of this training: what it does not do at all it cannot do wrongly.
+void refuse_what_is_no_defect(const Settings& settings, const Spec& spec, const std::string& planted) {
+  const auto defect = defect_named(planted);
+  if (spec.amounts > 0 && defect == Defect::TakenOnly)
+    throw Error("[acer] taken-only is a defect of actions to choose from; those of " + spec.name + " are amounts");
+  const bool of_the_bound = defect == Defect::KlSign || defect == Defect::DenominatorG2 ||
+                            defect == Defect::TakenOnly || defect == Defect::BoundAfterMean;
+  if (of_the_bound && !settings.rules.trust_region)
+    throw Error("[acer] " + planted + " is a defect of the trust region, which --no-trust-region does without");
+}
+
 }  // namespace
 
 audit::Training training_to_audit(const Settings& settings, const std::vector<std::string>& given) {
   const auto spec = make_environment(settings.environment)->spec();
   const auto make = [settings, spec, given](const audit::Options& options) {
     refuse_what_is_not_audited(settings, given);
-    if (spec.amounts > 0 && defect_named(options.inject) == Defect::TakenOnly)
-      throw Error("[acer] taken-only is a defect of actions to choose from; those of " + spec.name + " are amounts");
+    refuse_what_is_no_defect(settings, spec, options.inject);
     const auto copy = std::make_shared<Copy>(settings, spec, options);
     audit::Learner learner;
     learner.tensors = copy->tensors();

@@ -1,150 +1,22 @@
 #include "acer/audit_checks.h"
 
 #include <c10/core/GradMode.h>
+#include <farad/error.h>
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
+#include "acer/actor_learner.h"
 #include "acer/agent.h"
 #include "acer/audit_batch.h"
+#include "acer/audit_direction.h"
+#include "acer/audit_regimes.h"
 #include "acer/audit_slope.h"
-#include "acer/duelling_gradient.h"
-#include "acer/gaussian.h"
-#include "acer/gradient.h"
-#include "acer/replay.h"
+#include "acer/audit_targets.h"
 
 namespace farad::acer {
 namespace {
-
-std::vector<double> distribution(size_t actions, Random& random) {
-  std::vector<double> p(actions);
-  double sum = 0;
-  for (double& x : p) sum += x = std::exp(random.uniform(-6, 0));
-  for (double& x : p) x /= sum;
-  return p;
-}
-
-/// By how much directions of random samples break the bound, or are changed otherwise than it demands. `sample` gives
-/// one for the rules, and the divergence's gradient, computed there once more.
-template <class Sampled>
-double worst_direction(Defect defect, uint64_t seed, Sampled sample) {
-  Random random(seed);
-  Rules rules;
-  rules.trust = 0.5;
-  rules.defect = defect;
-  Direction direction;
-  double worst = 0;
-  for (int i = 0; i < 1000; ++i) {
-    const std::vector<double> k = sample(random, rules, direction);
-    double kz = 0, kk = 0, moved = 0, longest = 1;
-    for (size_t a = 0; a < k.size(); ++a) {
-      kz += k[a] * direction.allowed[a];
-      kk += k[a] * k[a];
-      moved += k[a] * (direction.wanted[a] - direction.allowed[a]);
-      longest = std::max(longest, std::abs(direction.wanted[a]));
-    }
-    const double scale = longest * std::max(1.0, std::sqrt(kk));
-    worst = std::max(worst, (kz - rules.trust) / scale);
-    if (direction.wanted == direction.allowed) continue;
-    worst = std::max(worst, std::abs(kz - rules.trust) / scale);
-    for (size_t a = 0; a < k.size(); ++a) {
-      const double away = direction.wanted[a] - direction.allowed[a] - moved / kk * k[a];
-      worst = std::max(worst, std::abs(away) / longest);
-    }
-  }
-  return worst;
-}
-
-std::vector<double> direction_of_choice(Random& random, const Rules& rules, Direction& direction) {
-  const auto policy = distribution(3, random), behaviour = distribution(3, random), average = distribution(3, random);
-  const std::vector<double> q{random.normal(), random.normal(), random.normal()};
-  const double value = policy[0] * q[0] + policy[1] * q[1] + policy[2] * q[2];
-  find_direction(Sample{policy, behaviour, average, q, random.below(3), value, random.normal()}, rules, direction);
-  return {-average[0] / policy[0], -average[1] / policy[1], -average[2] / policy[2]};
-}
-
-std::vector<double> direction_of_amounts(Random& random, const Rules& rules, Direction& direction) {
-  const auto numbers = [&] { return std::vector<double>{random.normal(), random.normal()}; };
-  const auto mean = numbers(), behaviour = numbers(), average = numbers(), action = numbers(), other = numbers();
-  find_direction(GaussianSample{mean, behaviour, average, action, other, random.normal(), random.normal()}, rules,
-                 direction);
-  const double variance = rules.deviation * rules.deviation;
-  return {(mean[0] - average[0]) / variance, (mean[1] - average[1]) / variance};
-}
-
-double largest_gap(const std::vector<double>& values, const std::vector<double>& wanted) {
-  double worst = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) worst = std::max(worst, std::abs(values[i] - wanted[i]));
-  return worst;
-}
-
-/// By how much targets are off, for a policy that is even everywhere and a critic by which states are worth 4 times
-/// what is observed: 1 at each step, and half of it after windows.
-double worst_target(Defect defect) {
-  const NetworkShape shape{1, {}, 2};
-  Network network(shape, Random(1));
-  network->to(at::kDouble);
-  {
-    const c10::NoGradGuard no_grad;
-    for (auto& parameter : network->parameters()) parameter.zero_();
-    network->q_head().weight[0].fill_(2);
-    network->q_head().weight[1].fill_(6);
-  }
-  Batch batch(1, 2);
-  const float seen = 1, after = 0.5;
-  const std::vector<float> rare{0.25f, 0.75f}, often{0.75f, 0.25f};
-  const auto step = [&](int64_t action, double reward, const std::vector<float>& behaviour) {
-    batch.add_step({&seen, 1}, {action}, reward, behaviour);
-  };
-  step(0, 3, rare);
-  batch.end_window(Ending::Terminated, {&after, 1});
-  step(0, 3, rare);
-  batch.end_window(Ending::Cut, {&after, 1});
-  step(1, 1, rare);
-  step(0, 3, rare);  // twice as likely now: the trace is cut at 1
-  batch.end_window(Ending::Terminated, {&after, 1});
-  step(1, 1, rare);
-  step(0, 3, often);  // two thirds as likely
-  batch.end_window(Ending::Cut, {&after, 1});
-  Rules rules;
-  rules.discount = 0.5;
-  rules.defect = defect;
-  Gradient gradient(rules);
-  gradient.compute(*network, *network, batch);
-  return largest_gap(gradient.targets(), {3, 4, 1 + 0.5 * (3 - 2 + 4), 3, 1 + 0.5 * (2.0 / 3 * (4 - 2) + 4), 4});
-}
-
-/// The same for amounts: two, everywhere 0 in the mean, with a deviation of 1.
-double worst_target_of_amounts(Defect defect) {
-  const NetworkShape shape{1, {}, 0, 2};
-  DuellingNetwork network(shape, Random(1));
-  network->to(at::kDouble);
-  {
-    const c10::NoGradGuard no_grad;
-    for (auto& parameter : network->parameters()) parameter.zero_();
-    network->value_head().weight.fill_(4);
-  }
-  Rules rules;
-  rules.discount = 0.5;
-  rules.deviation = 1;
-  rules.defect = defect;
-  Batch batch(1, 0, 2);
-  const float seen = 1, after = 0.5;
-  const std::vector<double> aside{1, 0};
-  for (const auto ending : {Ending::Terminated, Ending::Cut}) {
-    batch.add_step({&seen, 1}, {0, aside}, 1, std::vector<float>{0, 0});
-    batch.add_step({&seen, 1}, {0, aside}, 8, std::vector<float>{1, 0});  // less likely now, by exp(-1/2)
-    batch.end_window(ending, {&after, 1});
-  }
-  Random random(1);
-  batch.draw_noise(DuellingGradient::actions_drawn(rules), random);
-  DuellingGradient gradient(rules);
-  gradient.compute(*network, *network, batch);
-  const double root = std::exp(-0.25);
-  return std::max(
-      largest_gap(gradient.targets(), {1 + 0.5 * (root * (8 - 4) + 4), 8, 1 + 0.5 * (root * (9 - 4) + 4), 9}),
-      largest_gap(gradient.policy_targets(), {1 + 0.5 * 8, 8, 1 + 0.5 * 9, 9}));
-}
 
 /// Whether the average has an effect on the gradient other than by its values.
 double gradient_of_average(const audit::Learner& learner) {
@@ -190,7 +62,7 @@ double worst_behaviour(const audit::Learner& learner, const Settings& settings, 
       if (!window[WindowColumn::on_policy]) continue;
       const auto policy = agent->behaviour({seen + row * width, width});
       for (size_t a = 0; a < policy.size(); ++a)
-        worst = std::max(worst, std::abs(stored[row * policy.size() + a] - static_cast<double>(policy[a])));
+        worst = audit::worse(worst, std::abs(stored[row * policy.size() + a] - static_cast<double>(policy[a])));
     }
   }
   return worst;
@@ -217,10 +89,58 @@ double ends_missed(bool misses_ends, uint64_t seed) {
   return static_cast<double>(std::count(drawn.begin(), drawn.end(), false)) / episodes;
 }
 
+/// A policy that stays what it is.
+class StillParameters final : public Parameters {
+ public:
+  void pull(Module&, Module&) override {}
+  shared::Update step(const Module&, int64_t) override {
+    throw Error("[acer] nothing is learned from what is only drawn");
+  }
+};
+
+/// Chi squared of how often a worker's replay begins windows at each of its steps, when it has forgotten some, beside
+/// what an even one exceeds once in a thousand times.
+struct Evenness {
+  double chi_squared = 0, limit = 0;
+};
+Evenness evenness_of_replay(Settings settings, Defect defect, uint64_t seed) {
+  constexpr int64_t stored = 150, draws = 20'000;
+  settings.rules.defect = defect;
+  settings.seed = seed;
+  settings.workers = 1;
+  settings.replay_capacity = stored;
+  StillParameters parameters;
+  const auto tally = std::make_unique<Tally>();
+  ActorLearner learner(settings, parameters, *tally, 0, 0);
+  while (tally->steps < stored + settings.window) learner.act();
+  const auto spec = learner.spec();
+  Batch batch(spec.observation_size, spec.actions, spec.amounts);
+  Random random(seed, 1);
+  std::vector<double> counts(stored, 0.0);
+  for (int64_t i = 0; i < draws; ++i) {
+    batch.clear();
+    counts.at(static_cast<size_t>(learner.stored().draw(1, random, batch) - 1)) += 1;
+  }
+  constexpr double expected = static_cast<double>(draws) / stored, freedom = stored - 1;
+  Evenness found;
+  for (const double count : counts) found.chi_squared += (count - expected) * (count - expected) / expected;
+  // By Wilson's and Hilferty's approximation, where 3.09 deviations of a normal number are one in a thousand.
+  const double spread = 2 / (9 * freedom);
+  found.limit = freedom * std::pow(1 - spread + 3.09 * std::sqrt(spread), 3);
+  return found;
+}
+
 audit::Finding skipped(const char* check, const char* claim, const char* why) {
   auto finding = audit::finding(check, claim, 0, 0, why);
   finding.outcome = audit::Outcome::Skipped;
   return finding;
+}
+
+/// With the defect that is planted, if it is one of the gradient.
+Rules planted_in(const Settings& settings, Defect defect) {
+  auto rules = settings.rules;
+  rules.defect = defect;
+  return rules;
 }
 
 }  // namespace
@@ -230,29 +150,48 @@ std::vector<audit::Check> own_checks(const Settings& settings, const Spec& spec,
                                      const std::function<Defect(const audit::Options&)>& defect) {
   using audit::Evidence, audit::Options;
   const bool of_amounts = spec.amounts > 0;
+  const auto rules = [=](const Options& options) { return planted_in(settings, defect(options)); };
   return {
       [=](const Evidence&, const Options& options) {
-        const char* claim = "critic and entropy push along the slopes of what they change";
-        if (of_amounts) return skipped("A2", claim, "not for amounts");
-        return audit::finding("A2", claim, worst_slope(make(options), settings, options.seed), 1e-6);
+        const auto found = gradients_in_regimes(settings, spec, defect(options), options.seed);
+        return audit::finding("A1", "so it is on the policy, near it and far off it", found.off_reference, 1e-10,
+                              found.note);
+      },
+      [=](const Evidence&, const Options& options) {
+        const auto worst = of_amounts ? worst_slope_of_amounts : worst_slope;
+        return audit::finding("A2", "critic and entropy push along the slopes of what they change",
+                              worst(make(options), settings, options.seed), 1e-6);
       },
       [=](const Evidence&, const Options& options) {
         return audit::finding("A3", "the average policy is a constant", gradient_of_average(make(options)), 0);
       },
       [=](const Evidence&, const Options& options) {
-        return audit::finding(
-            "A4", "directions obey the bound and change no more than it demands",
-            worst_direction(defect(options), options.seed, of_amounts ? direction_of_amounts : direction_of_choice),
-            1e-9);
+        return audit::finding("A3", "and so are the weights of actions, the correction's too",
+                              worst_weighted_direction(rules(options), options.seed, of_amounts), 1e-6);
       },
       [=](const Evidence&, const Options& options) {
-        const auto off = of_amounts ? worst_target_of_amounts(defect(options)) : worst_target(defect(options));
-        return audit::finding("A6", "Retrace's targets are those computed by hand", off, 1e-12);
+        const char* claim = "directions obey the bound and change no more than it demands";
+        if (!settings.rules.trust_region) return skipped("A4", claim, "without a trust region");
+        return audit::finding("A4", claim, worst_bounded_direction(rules(options), options.seed, of_amounts), 1e-9);
       },
       [=](const Evidence&, const Options& options) {
-        const double missed = ends_missed(options.inject == "terminal-never-sampled", options.seed);
+        const auto found = gradients_in_regimes(settings, spec, defect(options), options.seed);
+        return audit::finding("A5", "policy, critic and entropy add up to it, and none is missing", found.off_sum,
+                              1e-12, "relative, without a trust region");
+      },
+      [=](const Evidence&, const Options& options) {
+        const auto worst = of_amounts ? worst_target_of_amounts : worst_target;
+        return audit::finding("A6", "Retrace's targets are those computed by hand", worst(rules(options)), 1e-12);
+      },
+      [=](const Evidence&, const Options& options) {
+        const double missed = ends_missed(defect(options) == Defect::TerminalNeverSampled, options.seed);
         return audit::finding("D6", "stored behaviours are the policy's, and the ends of episodes are drawn",
-                              std::max(missed, worst_behaviour(make(options), settings, spec)), 1e-6);
+                              audit::worse(missed, worst_behaviour(make(options), settings, spec)), 1e-6);
+      },
+      [=](const Evidence&, const Options& options) {
+        const auto found = evenness_of_replay(settings, defect(options), options.seed);
+        return audit::finding("D6", "a worker's replay begins at each of its steps equally often", found.chi_squared,
+                              found.limit, "chi squared; more once in a thousand times");
       },
   };
 }

@@ -11,4 +11,8 @@ namespace farad::acer {
 /// of what plain loops compute. The policy's part has no such function.
 double worst_slope(const audit::Learner& learner, const Settings& settings, uint64_t seed);
 
+/// The same for amounts, where the critic's error is that of Q and that of V, whose target is constant too, and the
+/// entropy has no slope.
+double worst_slope_of_amounts(const audit::Learner& learner, const Settings& settings, uint64_t seed);
+
 }  // namespace farad::acer

@@ -102,6 +102,7 @@ void DuellingGradient::find_targets(const Batch& batch) {
     retrace({part(batch.rewards()), part(q_), part(values_), part(ones_), after}, rules_.discount,
             part(policy_targets_));
   }
+  spoil_baselines(batch, rules_.defect, values_);
 }
 
 }  // namespace farad::acer

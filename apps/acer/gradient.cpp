@@ -78,6 +78,7 @@ void Gradient::find_targets(const Batch& batch) {
     retrace({part(batch.rewards()), part(taken_q_), part(values_), part(traces), after}, rules_.discount,
             part(targets_));
   }
+  spoil_baselines(batch, rules_.defect, values_);
 }
 
 Sample Gradient::sample(const Batch& batch, int64_t row) const {

@@ -15,16 +15,18 @@ enum class Statistics {
 /// Defects that implementations of ACER have been seen to have. The audit plants them, to show that it would find them.
 enum class Defect {
   None,
-  KlSign,            ///< the divergence's gradient points the wrong way
-  DenominatorG2,     ///< the projection is divided by |g|^2
-  BiasAttached,      ///< the correction's weight is differentiated as well
-  QTakenOnly,        ///< the correction uses Q of the action taken for every action
-  DoneAsTruncation,  ///< what comes after the end of an episode counts
-  TruncationAsDone,  ///< what comes after a window that was cut off does not count
-  LastStored,        ///< what comes after a window is worth what its last state is, not the one after
-  NoRetrace,         ///< targets are the returns of the window, however unlikely its actions are now
-  TakenOnly,         ///< the trust region looks at the action taken alone
-  BoundAfterMean,    ///< what the trust region bounds was divided by the steps of the batch before
+  KlSign,                ///< the divergence's gradient points the wrong way
+  DenominatorG2,         ///< the projection is divided by |g|^2
+  BiasAttached,          ///< the correction's weight is differentiated as well
+  QTakenOnly,            ///< the correction uses Q of the action taken for every action
+  DoneAsTruncation,      ///< what comes after the end of an episode counts
+  TruncationAsDone,      ///< what comes after a window that was cut off does not count
+  LastStored,            ///< what comes after a window is worth what its last state is, not the one after
+  NoRetrace,             ///< targets are the returns of the window, however unlikely its actions are now
+  BaselineCut,           ///< where an episode ends next, an advantage is the target less nothing instead of the value
+  TakenOnly,             ///< the trust region looks at the action taken alone
+  BoundAfterMean,        ///< what the trust region bounds was divided by the steps of the batch before
+  TerminalNeverSampled,  ///< the replay never draws the last step of an episode
   PolicyCut,  ///< the policy's term and the entropy are of a tensor beside the graph: only the correction is left
 };
 

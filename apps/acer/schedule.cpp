@@ -1,12 +1,14 @@
 #include "acer/schedule.h"
 
 #include <c10/core/GradMode.h>
+#include <farad/audit.h>
 #include <farad/error.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <memory>
@@ -173,13 +175,36 @@ void replay_schedule(const Settings& settings, const Schedule& schedule, SharedM
   past.rethrow();
 }
 
+namespace {
+
+/// What is in the files of tensors; how often a checkpoint was replaced is in their names, and in no other's way.
+std::vector<std::string> tensors_in(const std::string& checkpoint) {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(checkpoint)) {
+    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<std::string> all;
+  for (const auto& path : paths) {
+    std::ifstream in(path, std::ios::binary);
+    all.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    if (!in) throw Error("[acer] cannot read " + path.string());
+  }
+  if (all.empty()) throw Error("[acer] there is no model in " + checkpoint);
+  return all;
+}
+
+}  // namespace
+
+bool same_to_the_bit(const std::string& one, const std::string& other) { return tensors_in(one) == tensors_in(other); }
+
 double difference(const shared::Model::Snapshot& one, const shared::Model::Snapshot& other) {
   if (one.version != other.version) return std::numeric_limits<double>::infinity();
   double most = 0;
   for (const auto part : {&shared::Model::Snapshot::tensors, &shared::Model::Snapshot::average}) {
     for (size_t i = 0; i < (one.*part).size(); ++i) {
       const auto apart = ((one.*part)[i].second - (other.*part)[i].second).abs().max();
-      most = std::max(most, apart.item<double>());
+      most = audit::worse(most, apart.item<double>());
     }
   }
   return most;

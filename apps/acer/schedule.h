@@ -32,7 +32,12 @@ Schedule read_schedule(const std::string& out);
 /// values; in the end it is what the training's model was, to the bit if that was Locked.
 void replay_schedule(const Settings& settings, const Schedule& schedule, SharedModel& shared);
 
-/// The largest difference of any two values, of the averages too; infinite if the versions differ.
+/// Whether two models that were saved are the same to the bit: values, averages, what the optimizer remembers, how many
+/// steps it has made, and the version.
+bool same_to_the_bit(const std::string& one, const std::string& other);
+
+/// The largest difference of any two values, of the averages too; infinite if the versions differ, and no number if one
+/// of the values is none.
 double difference(const shared::Model::Snapshot& one, const shared::Model::Snapshot& other);
 
 }  // namespace farad::acer

@@ -21,8 +21,11 @@ void Checkpoint::clear(const std::string& parts) {
 
 void Checkpoint::publish(const std::string& parts) const {
   const auto old = place_ + ".old";
-  fs::remove_all(old);
-  if (fs::exists(place_)) fs::rename(place_, old);
+  if (fs::exists(
+          place_)) {  // Else whoever published before was killed between its renames, and the old one is the last.
+    fs::remove_all(old);
+    fs::rename(place_, old);
+  }
   fs::rename(parts, place_);
   fs::remove_all(old);
 }

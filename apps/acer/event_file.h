@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,8 +14,10 @@ namespace farad::acer {
 /// in the encoding of protocol buffers, of which only what scalars need is written here.
 class EventFile {
  public:
-  /// Makes "events.out.tfevents.<seconds>.<host>" in the directory. Throws Error if it cannot.
-  explicit EventFile(const std::string& directory);
+  /// Makes "events.out.tfevents.<seconds>.<host>" in the directory. Those of a run that was there before are removed
+  /// or, where this one goes on after so many steps, stay but for what they have of later steps: that TensorBoard then
+  /// forgets. Throws Error if it cannot.
+  explicit EventFile(const std::string& directory, std::optional<int64_t> after = {});
 
   /// Scalars of one step. Those that are not a number are left out. Each call is there at once.
   void write(int64_t step, const std::vector<std::pair<std::string, double>>& scalars);

@@ -59,7 +59,7 @@ class Coordinator {
         rows_(settings.out + "/metrics.csv", settings.resume),
         rates_(settings.out + "/workers.csv", settings.resume),
         evaluations_(settings.out + "/evaluations.csv", settings.resume),
-        events_(settings.out),
+        events_(settings.out, settings.resume ? std::optional(board.steps.load()) : std::nullopt),
         checkpoint_(settings.out),
         best_(settings.out, settings.resume),
         workers_(static_cast<size_t>(settings.workers)) {}

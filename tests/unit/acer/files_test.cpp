@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "acer/best.h"
+#include "acer/checkpoint.h"
 #include "acer/environments/registry.h"
 #include "acer/event_file.h"
 #include "acer/metrics.h"
@@ -126,6 +127,34 @@ TEST(EventFile, CanBeReadBack) {
   EXPECT_EQ(number<float>(Message(values[1]).fields[2].at(0)), -0.25f);
 }
 
+int event_files_in(const std::string& directory) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory))
+    count += entry.path().filename().string().starts_with("events.out.tfevents.");
+  return count;
+}
+
+TEST(EventFile, OfANewRunReplacesThoseThatWereThere) {
+  TemporaryDirectory directory;
+  std::ofstream(directory.file("events.out.tfevents.1.elsewhere")) << "of another run";
+  EventFile(directory.path()).write(300, {{"return", 1}});
+  EventFile(directory.path()).write(400, {{"return", 2}});
+  EXPECT_EQ(event_files_in(directory.path()), 1);
+  EXPECT_EQ(Message(records_of(directory.path()).at(1)).fields[2].at(0), "400");
+}
+
+TEST(EventFile, OfARunThatGoesOnSaysFromWhereOnBesideThoseBefore) {
+  TemporaryDirectory directory;
+  EventFile(directory.path(), 250).write(300, {{"return", 2}});
+  const auto records = records_of(directory.path());
+  ASSERT_EQ(records.size(), 3);
+  auto begun = Message(records[1]).fields;
+  EXPECT_EQ(begun[2].at(0), "251");                         // The first step that is made anew.
+  EXPECT_EQ(Message(begun[7].at(0)).fields[1].at(0), "1");  // SessionLog.START
+  EventFile(directory.path(), 300);
+  EXPECT_EQ(event_files_in(directory.path()), 2);  // Also within the same second.
+}
+
 // --- Metrics ---
 
 double value_of(const Row& row, const std::string& name) {
@@ -201,6 +230,24 @@ TEST(Plot, SeveralRunsAreOneCurveWithABand) {
 }
 
 // --- What a run leaves ---
+
+TEST(Checkpoint, TheLastOneIsThereWheneverItIsReplaced) {
+  TemporaryDirectory directory;
+  const Checkpoint checkpoint(directory.path());
+  const auto holds = [](const std::string& parts) { return std::filesystem::exists(parts + "/part"); };
+  // As somebody leaves it who was killed between the two renames.
+  std::filesystem::create_directory(directory.file("checkpoint.old"));
+  std::ofstream(directory.file("checkpoint.old/part")) << "whole";
+  EXPECT_TRUE(holds(checkpoint.last()));
+  EXPECT_THROW(checkpoint.publish(directory.file("none")), std::filesystem::filesystem_error);
+  EXPECT_TRUE(holds(checkpoint.last()));
+  Checkpoint::clear(checkpoint.next());
+  std::ofstream(checkpoint.next() + "/part") << "next";
+  checkpoint.publish(checkpoint.next());
+  EXPECT_EQ(checkpoint.last(), directory.file("checkpoint"));
+  EXPECT_TRUE(holds(checkpoint.last()));
+  EXPECT_FALSE(std::filesystem::exists(directory.file("checkpoint.old")));
+}
 
 TEST(CsvFile, GoesOnOnlyWithTheColumnsThatItHas) {
   TemporaryDirectory directory;

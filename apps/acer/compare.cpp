@@ -32,6 +32,14 @@ Line read_run(const std::string& directory, const CompareOptions& options) {
   return from(evaluated ? "/evaluations.csv" : "/metrics.csv");
 }
 
+/// Where a run was first at that or above.
+std::optional<double> first_at(double wanted, const Line& run) {
+  for (size_t i = 0; i < run.x.size(); ++i) {
+    if (run.y[i] >= wanted) return run.x[i];
+  }
+  return {};
+}
+
 Group read_group(const std::string& text, const CompareOptions& options) {
   const auto equals = text.find('=');
   Group group;
@@ -45,6 +53,10 @@ Group read_group(const std::string& text, const CompareOptions& options) {
 
 }  // namespace
 
+std::optional<double> steps_to(double wanted, const std::string& directory) {
+  return first_at(wanted, read_run(directory, {}));
+}
+
 void compare(const CompareOptions& options) {
   Plot plot{options.over, options.metric, {}};
   for (const auto& text : options.groups) {
@@ -53,11 +65,8 @@ void compare(const CompareOptions& options) {
     std::vector<double> last, reached;
     for (const auto& run : group.runs) {
       last.push_back(run.y.back());
-      for (size_t i = 0; i < run.x.size() && options.solved != 0; ++i) {
-        if (run.y[i] < options.solved) continue;
-        reached.push_back(run.x[i]);
-        break;
-      }
+      if (options.solved == 0) continue;
+      if (const auto when = first_at(options.solved, run)) reached.push_back(*when);
     }
     const auto end = interval_of(last);
     std::printf("%s: %zu runs, %s at the end %.2f (%.2f to %.2f)", group.name.c_str(), group.runs.size(),

@@ -210,6 +210,12 @@ void tell(const Settings& settings, const Result& result) {
   std::printf("%d episodes with version %lu: %.2f greedy (%.2f to %.2f), %.2f sampled (%.2f to %.2f)\n",
               settings.evaluation_episodes, static_cast<unsigned long>(last.version), last.greedy.mean,
               last.greedy.least, last.greedy.most, last.sampled.mean, last.sampled.least, last.sampled.most);
+  if (result.solved_after) {
+    std::printf("solved: the first greedy evaluation of %g or more was after %.0f steps\n", *result.goal,
+                *result.solved_after);
+  } else if (result.goal) {
+    std::printf("not solved: no greedy evaluation was %g or more\n", *result.goal);
+  }
   std::printf("Files: %s\n", settings.out.c_str());
 }
 

@@ -23,7 +23,7 @@ enum class Fault {
   StaleAverage,  ///< the average policy is read once and never again
 };
 
-/// All that decides a training. What stands here solves CartPole-v1 within some 30,000 to 50,000 steps.
+/// All that decides a training. What stands here solves CartPole-v1 within some 20,000 steps.
 struct Settings {
   std::string environment = "CartPole-v1";
   int workers = 2;

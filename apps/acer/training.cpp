@@ -17,6 +17,7 @@
 
 #include "acer/best.h"
 #include "acer/checkpoint.h"
+#include "acer/compare.h"
 #include "acer/config.h"
 #include "acer/environments/registry.h"
 #include "acer/event_file.h"
@@ -293,6 +294,8 @@ class Coordinator {
     requests_->close_writing();
     ::waitpid(evaluator_, nullptr, 0);
     evaluator_ = -1;
+    result_.goal = spec_.solved;
+    if (spec_.solved) result_.solved_after = steps_to(*spec_.solved, settings_.out);
     report();
     if (terminal_) std::printf("\n");
     save(checkpoint_.at_end());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct Result {
   double seconds = 0;  ///< with those before it was resumed
   int replaced = 0;    ///< workers that were killed, and went on as another process
   std::vector<Evaluation> evaluations;
+  std::optional<double> goal;          ///< the mean return at which the environment counts as solved, if it names one
+  std::optional<double> solved_after;  ///< so many steps; those before it was resumed count
 };
 
 /// Trains with the settings' number of processes, and one more that evaluates, and writes what comes of it to the

@@ -20,7 +20,7 @@ struct Spec {
   double amount_limit = 0;         ///< they are cut to -limit .. limit
   int64_t time_limit = 0;          ///< an episode is cut off after so many steps; 0: never
   double reward_scale = 1;         ///< what brings the rewards of a few dozen steps close to 1, to learn from
-  std::optional<double> solved{};  ///< the mean return at which it counts as solved
+  std::optional<double> solved{};  ///< the mean return at which it counts as solved, which a run tells
   /// What observations are about as large as, one by one, where that is far from 1; empty: nowhere.
   std::vector<float> units{};
 };

@@ -133,14 +133,19 @@ TEST(Acer, ReplaysAndWritesDownWhatItDid) {
   EXPECT_TRUE(std::filesystem::exists(directory.file("config.json")));
 }
 
-TEST(Acer, AWorkerThatIsKilledIsReplacedAndCtrlCEndsItInGoodOrder) {
+class AcerUnder : public testing::TestWithParam<const char*> {};
+
+TEST_P(AcerUnder, AWorkerThatIsKilledIsReplacedAndCtrlCEndsItInGoodOrder) {
   TemporaryDirectory directory;
-  Program program(acer({"--workers", "2", "--steps", "100000000", "--report-every", "500"}, directory.path()));
+  Program program(acer({"--workers", "2", "--steps", "100000000", "--report-every", "500", "--policy", GetParam()},
+                       directory.path()));
   ASSERT_TRUE(program.hear("steps/s")) << program.said();
   const auto children = program.children();
-  ASSERT_EQ(children.size(), 3);  // The first one evaluates.
-  ::kill(children[1], SIGKILL);
+  const bool managed = GetParam() == std::string("managed");
+  ASSERT_EQ(children.size(), managed ? 4 : 3);  // The first one evaluates, and then there may be a manager.
+  ::kill(children[managed ? 2 : 1], SIGKILL);
   ASSERT_TRUE(program.hear("worker 0 was ended by Killed; another process goes on")) << program.said();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(program.hear_anew("steps/s")) << program.said();
   ::kill(children[0], SIGKILL);
   ASSERT_TRUE(program.hear("the process that evaluates was ended by Killed; another one goes on")) << program.said();
   ::kill(program.process(), SIGINT);
@@ -148,6 +153,25 @@ TEST(Acer, AWorkerThatIsKilledIsReplacedAndCtrlCEndsItInGoodOrder) {
   EXPECT_THAT(program.said(), HasSubstr("stopped after"));
   EXPECT_EQ(column(directory.file("evaluations.csv"), "version").back(),
             column(directory.file("metrics.csv"), "updates").back());
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, AcerUnder, testing::Values("locked", "hogwild", "allreduced", "managed", "averaged"),
+                         [](const auto& policy) { return std::string(policy.param); });
+
+TEST(Acer, TellsWhetherItSolvedItsEnvironment) {
+  TemporaryDirectory directory;
+  // One step is enough to be as good as that, or never.
+  const auto program = [&](const char* goal) {
+    const auto path = directory.file("walk.py");
+    std::ofstream(path) << "goal = '" << goal << "'\nexec(open('" << FARAD_ACER_WALK
+                        << "').read().replace('\"solved\": 0.9', '\"solved\": ' + goal))\n";
+    return farad::acer::run(acer({"--env", "pipe:python3 " + path, "--workers", "1", "--steps", "60", "--replay-ratio",
+                                  "0", "--evaluation-episodes", "2"},
+                                 directory.file("out")));
+  };
+  const auto solved = program("-100"), missed = program("100");
+  EXPECT_THAT(solved.said, ContainsRegex("solved: the first greedy evaluation of -100 or more was after [0-9]+ steps"));
+  EXPECT_THAT(missed.said, HasSubstr("not solved: no greedy evaluation was 100 or more"));
 }
 
 /// How many updates the workers of a training have computed, by what it counted last.

@@ -25,7 +25,7 @@ std::atomic<bool> end_was_heard{false};
 /// What each worker is called for. Gives how many steps it took.
 int64_t learn_by_calls(const OwnerRef& owner, const Settings& settings, int worker, int life) {
   const auto tally = std::make_unique<Tally>();
-  OwnedParameters parameters(owner, *tally);
+  OwnedParameters parameters(owner, *tally, worker);
   ActorLearner learner(settings, parameters, *tally, worker, life);
   while (!parameters.told_to_stop()) learner.update();
   end_was_heard = true;

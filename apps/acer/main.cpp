@@ -127,9 +127,9 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.footer(
       "Writes config.json, metrics.csv, workers.csv, evaluations.csv, plots (SVG), a checkpoint, and events for\n"
       "TensorBoard. Ctrl-C ends it in good order and returns 130; a second one ends it at once. Returns 1 if a worker\n"
-      "fails; one that is killed is replaced. With --owner there are config.json, metrics.csv, evaluations.csv and\n"
-      "checkpoints of the model alone, from which --resume begins with empty replays; a worker that is lost takes up\n"
-      "its work again if whoever started it starts it again (farad run ends all instead); one that fails does not.");
+      "fails; one that is killed is replaced. With --owner checkpoints are of the model alone: --resume begins with\n"
+      "empty replays; a worker that is lost takes up its work again if whoever started it starts it again (farad run\n"
+      "ends all instead); one that fails does not.");
 }
 
 template <class Value>

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
-#include <numeric>
+#include <string_view>
 
 #include "acer/checkpoint.h"
 #include "acer/stream.h"
@@ -13,7 +13,7 @@
 namespace farad::acer {
 namespace {
 
-constexpr size_t most_returns = 100, most_stalenesses = 1000;
+constexpr size_t most_stalenesses = 1000;
 
 template <class Values>
 void keep_last(Values& values, size_t most) {
@@ -34,8 +34,9 @@ void copy_values(const std::vector<at::Tensor>& from, const Module& to) {
 
 }  // namespace
 
-Owner::Owner(const Settings& settings, const Spec& spec, const Board& board)
+Owner::Owner(const Settings& settings, const Spec& spec, Board& board)
     : steps_wanted_(settings.steps),
+      workers_(settings.workers),
       board_(board),
       shared_("farad-acer-owner-" + std::to_string(::getpid()), settings.shape(spec), settings) {}
 
@@ -60,31 +61,47 @@ Owner::Values Owner::apply(const Delivery& delivery) {
   most_stale_ = std::max(most_stale_, stale);
   stale_.push_back(stale);
   keep_last(stale_, most_stalenesses);
-  steps_ += delivery.steps;
-  episodes_ += static_cast<int64_t>(delivery.returns.size());
-  returns_.insert(returns_.end(), delivery.returns.begin(), delivery.returns.end());
-  keep_last(returns_, most_returns);
+  count(delivery);
   return values_now();
+}
+
+void Owner::count(const Delivery& delivery) {
+  steps_ += delivery.steps;
+  auto& tally = board_.tallies.at(static_cast<size_t>(delivery.worker));
+  tally.steps += delivery.steps;
+  tally.on_policy += delivery.on_policy;
+  tally.off_policy += delivery.off_policy;
+  tally.replay_size = delivery.replay_size;
+  tally.largest_ratio = std::max(tally.largest_ratio.load(), delivery.largest_ratio);
+  for (size_t i = 0; i < std::min(delivery.measures.size(), tally.sums.size()); ++i)
+    tally.add(static_cast<Measure>(i), delivery.measures[i]);
+  for (size_t i = 0; i < delivery.returns.size(); ++i) tally.add_episode(delivery.returns[i], delivery.lengths.at(i));
 }
 
 Owner::Progress Owner::progress() const {
   const std::lock_guard lock(mutex_);
-  Progress progress{.steps = steps_, .episodes = episodes_, .updates = shared_.model.version()};
-  progress.most_stale = most_stale_;
-  if (progress.updates > 0) progress.mean_staleness = staleness_ / static_cast<double>(progress.updates);
-  if (!stale_.empty()) {
-    std::vector<uint64_t> sorted(stale_.begin(), stale_.end());
-    std::sort(sorted.begin(), sorted.end());
-    progress.staleness_p99 = static_cast<double>(sorted[(sorted.size() - 1) * 99 / 100]);
+  return {steps_, shared_.model.version()};
+}
+
+std::vector<uint64_t> Owner::staleness() const {
+  const std::lock_guard lock(mutex_);
+  return {stale_.begin(), stale_.end()};
+}
+
+Row Owner::row(Metrics& metrics, double seconds) {
+  const std::lock_guard lock(mutex_);
+  auto row = metrics.row(board_, shared_.model, seconds);
+  std::vector<uint64_t> sorted(stale_.begin(), stale_.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto updates = static_cast<double>(shared_.model.version());
+  for (auto& [name, value] : row) {
+    const std::string_view column = name;
+    if (column == "staleness_mean") value = updates > 0 ? staleness_ / updates : 0;
+    if (column == "staleness_p99" && !sorted.empty())
+      value = static_cast<double>(sorted[(sorted.size() - 1) * 99 / 100]);
+    if (column == "staleness_max") value = static_cast<double>(most_stale_);
   }
-  if (!returns_.empty()) {
-    const auto [least, most] = std::minmax_element(returns_.begin(), returns_.end());
-    progress.mean_return =
-        std::accumulate(returns_.begin(), returns_.end(), 0.0) / static_cast<double>(returns_.size());
-    progress.least_return = *least;
-    progress.most_return = *most;
-  }
-  return progress;
+  return row;
 }
 
 uint64_t Owner::copy_to(Module& network) {
@@ -93,12 +110,19 @@ uint64_t Owner::copy_to(Module& network) {
   return now.version;
 }
 
+namespace {
+
+/// Where, in a checkpoint, lies how late updates were.
+std::string lateness_in(const std::string& checkpoint) { return checkpoint + "/lateness"; }
+
+}  // namespace
+
 void Owner::save(const std::string& checkpoint) {
   const std::lock_guard lock(mutex_);
   shared_.model.save(Checkpoint::model(checkpoint));
-  const auto path = Checkpoint::counts(checkpoint);
+  save_counts(Checkpoint::counts(checkpoint), board_, Board::most_workers);
+  const auto path = lateness_in(checkpoint);
   std::ofstream out(path, std::ios::binary);
-  for (const int64_t count : {steps_, episodes_}) put(out, count);
   put(out, staleness_);
   put(out, most_stale_);
   if (!out.flush()) throw Error("[acer] cannot write " + path);
@@ -107,14 +131,22 @@ void Owner::save(const std::string& checkpoint) {
 void Owner::load(const std::string& checkpoint) {
   const std::lock_guard lock(mutex_);
   shared_.model.load(Checkpoint::model(checkpoint));
-  std::ifstream in(Checkpoint::counts(checkpoint), std::ios::binary);
-  for (int64_t* count : {&steps_, &episodes_}) *count = take<int64_t>(in);
+  load_counts(Checkpoint::counts(checkpoint), board_, Board::most_workers);
+  // There may be fewer workers now: what those did who are none any more, the first one did.
+  for (size_t w = static_cast<size_t>(workers_); w < board_.tallies.size(); ++w) {
+    auto &first = board_.tallies[0], &gone = board_.tallies[w];
+    for (const auto count : {&Tally::steps, &Tally::episodes, &Tally::on_policy, &Tally::off_policy})
+      first.*count += (gone.*count).exchange(0);
+  }
+  steps_ = 0;
+  for (const auto& tally : board_.tallies) steps_ += tally.steps;
+  std::ifstream in(lateness_in(checkpoint), std::ios::binary);
   staleness_ = take<double>(in);
   most_stale_ = take<uint64_t>(in);
 }
 
-OwnedParameters::OwnedParameters(const RRef<std::shared_ptr<Owner>>& owner, const Tally& tally)
-    : owner_(owner), tally_(tally), values_(owner.rpc_sync<give_values>()) {}
+OwnedParameters::OwnedParameters(const RRef<std::shared_ptr<Owner>>& owner, Tally& tally, int worker)
+    : owner_(owner), tally_(tally), worker_(worker), values_(owner.rpc_sync<give_values>()) {}
 
 void OwnedParameters::pull(Module& network, Module& average) {
   copy_values(values_.network, network);
@@ -122,13 +154,36 @@ void OwnedParameters::pull(Module& network, Module& average) {
 }
 
 shared::Update OwnedParameters::step(const Module& network, int64_t samples) {
-  Owner::Delivery delivery{values_.version, samples, gradients_of(network), tally_.steps - steps_told_, {}};
-  for (; episodes_told_ < tally_.episodes; ++episodes_told_)
-    delivery.returns.push_back(tally_.returns[static_cast<size_t>(episodes_told_) % Tally::most_episodes]);
-  steps_told_ += delivery.steps;
-  const uint64_t read = values_.version;
+  const auto delivery = delivery_of(network, samples);
   values_ = owner_.rpc_sync<apply_delivery>(delivery);
-  return {-1, 0, read, values_.version, {}};
+  return {-1, 0, delivery.version_read, values_.version, {}};
+}
+
+Owner::Delivery OwnedParameters::delivery_of(const Module& network, int64_t samples) {
+  Owner::Delivery delivery;
+  delivery.version_read = values_.version;
+  delivery.samples = samples;
+  delivery.gradients = gradients_of(network);
+  delivery.worker = worker_;
+  const auto since_told = [](const std::atomic<int64_t>& count, int64_t& told) {
+    const int64_t before = told;
+    told = count;
+    return told - before;
+  };
+  delivery.steps = since_told(tally_.steps, steps_told_);
+  delivery.on_policy = since_told(tally_.on_policy, on_policy_told_);
+  delivery.off_policy = since_told(tally_.off_policy, off_policy_told_);
+  delivery.replay_size = tally_.replay_size;
+  delivery.largest_ratio = tally_.largest_ratio.exchange(0);
+  const auto measures = tally_.measures();
+  for (size_t i = 0; i < measures.size(); ++i) delivery.measures.push_back(measures[i] - measures_told_[i]);
+  measures_told_ = measures;
+  for (; episodes_told_ < tally_.episodes; ++episodes_told_) {
+    const auto at = static_cast<size_t>(episodes_told_) % Tally::most_episodes;
+    delivery.returns.push_back(tally_.returns[at]);
+    delivery.lengths.push_back(tally_.lengths[at]);
+  }
+  return delivery;
 }
 
 }  // namespace farad::acer

@@ -6,12 +6,12 @@
 
 #include <atomic>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "acer/board.h"
+#include "acer/metrics.h"
 #include "acer/parameters.h"
 #include "acer/shared_parameters.h"
 
@@ -21,8 +21,8 @@ namespace farad::acer {
 /// send and gives them what came of it. Any thread.
 class Owner {
  public:
-  /// `board.stop` ends the training early.
-  Owner(const Settings& settings, const Spec& spec, const Board& board);
+  /// `board.stop` ends the training early. What workers tell of themselves is counted there, at their numbers.
+  Owner(const Settings& settings, const Spec& spec, Board& board);
 
   /// Values of one version, of the policy and of its average.
   struct Values {
@@ -36,9 +36,15 @@ class Owner {
     uint64_t version_read = 0;  ///< that the gradients are of
     int64_t samples = 0;        ///< that they are the mean of
     std::vector<at::Tensor> gradients;
-    int64_t steps = 0;
-    std::vector<double> returns;  ///< of episodes that are over
-    FARAD_FIELDS(version_read, samples, gradients, steps, returns)
+    int worker = 0;  ///< its number, from 0
+    int64_t steps = 0, on_policy = 0, off_policy = 0;
+    int64_t replay_size = 0;  ///< as it is now
+    double largest_ratio = 0;
+    std::vector<double> measures;  ///< what it found, as sums: see Measure
+    std::vector<double> returns;   ///< of episodes that are over
+    std::vector<int64_t> lengths;  ///< and how many steps they had
+    FARAD_FIELDS(version_read, samples, gradients, worker, steps, on_policy, off_policy, replay_size, largest_ratio,
+                 measures, returns, lengths)
   };
 
   Values values();
@@ -46,14 +52,17 @@ class Owner {
   Values apply(const Delivery& delivery);
 
   struct Progress {
-    static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-    int64_t steps = 0, episodes = 0;
-    uint64_t updates = 0, most_stale = 0;
-    double mean_staleness = 0;
-    double staleness_p99 = unknown;                                               ///< of the last thousand updates
-    double mean_return = unknown, least_return = unknown, most_return = unknown;  ///< of the last hundred episodes
+    int64_t steps = 0;
+    uint64_t updates = 0;
   };
   Progress progress() const;
+  /// A row of metrics. How late updates were is known here and not by the model, which this process alone steps.
+  Row row(Metrics& metrics, double seconds);
+  /// Of the shared model, for another process of this machine to attach to and look on.
+  const std::string& model() const { return shared_.model.name(); }
+  size_t bytes() const { return bytes_of(*shared_.network); }
+  /// By how much each of the last thousand updates was late.
+  std::vector<uint64_t> staleness() const;
 
   /// Copies the values into a network of the same kind; gives their version.
   uint64_t copy_to(Module& network);
@@ -63,13 +72,14 @@ class Owner {
 
  private:
   Values values_now();
+  void count(const Delivery& delivery);
 
   const int64_t steps_wanted_;
-  const Board& board_;
+  const int workers_;
+  Board& board_;
   mutable std::mutex mutex_;  // of all that follows
   SharedModel shared_;
-  int64_t steps_ = 0, episodes_ = 0;
-  std::deque<double> returns_;
+  int64_t steps_ = 0;
   std::deque<uint64_t> stale_;  // of the last updates
   double staleness_ = 0;
   uint64_t most_stale_ = 0;
@@ -79,8 +89,8 @@ class Owner {
 /// update is one call.
 class OwnedParameters final : public Parameters {
  public:
-  /// `tally`: of the worker, which tells what it has done.
-  OwnedParameters(const RRef<std::shared_ptr<Owner>>& owner, const Tally& tally);
+  /// `tally`: of the worker with that number, which tells what it has done and found.
+  OwnedParameters(const RRef<std::shared_ptr<Owner>>& owner, Tally& tally, int worker);
 
   void pull(Module& network, Module& average) override;
   shared::Update step(const Module& network, int64_t samples) override;
@@ -88,10 +98,14 @@ class OwnedParameters final : public Parameters {
   bool told_to_stop() const { return values_.stop; }
 
  private:
+  Owner::Delivery delivery_of(const Module& network, int64_t samples);
+
   const RRef<std::shared_ptr<Owner>> owner_;
-  const Tally& tally_;
+  Tally& tally_;
+  const int worker_;
   Owner::Values values_;
-  int64_t steps_told_ = 0, episodes_told_ = 0;
+  int64_t steps_told_ = 0, episodes_told_ = 0, on_policy_told_ = 0, off_policy_told_ = 0;
+  Measures measures_told_{};
 };
 
 }  // namespace farad::acer

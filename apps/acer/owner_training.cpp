@@ -9,9 +9,12 @@
 
 #include "acer/best.h"
 #include "acer/checkpoint.h"
+#include "acer/compare.h"
 #include "acer/config.h"
 #include "acer/crew.h"
 #include "acer/environments/registry.h"
+#include "acer/journal.h"
+#include "acer/owners_evaluator.h"
 #include "acer/schedule.h"
 #include "acer/stream.h"
 
@@ -27,31 +30,39 @@ bool is_due(int64_t every, int64_t now, int64_t& last) {
   return true;
 }
 
-/// Where, in a checkpoint, lies what the first member knows of a training: lives of workers, and seconds.
-std::string known_in(const std::string& checkpoint) { return checkpoint + "/known"; }
+/// Where, in a checkpoint, lies how many lives of workers there were.
+std::string lives_in(const std::string& checkpoint) { return checkpoint + "/lives"; }
 
 /// What the first member does while the others learn.
 class Lead {
  public:
-  Lead(Worker& worker, const Settings& settings, const Board& board, std::chrono::milliseconds patience)
+  Lead(Worker& worker, const Settings& settings, Board& board, OwnersEvaluator& evaluator,
+       std::chrono::milliseconds patience)
       : settings_(settings),
         board_(board),
+        evaluator_(evaluator),
         patience_(patience),
         checkpoint_(settings.out),
         best_(settings.out, settings.resume),
         spec_(make_environment(settings.environment)->spec()),
         owner_(std::make_shared<Owner>(settings, spec_, board)),
         agent_(make_agent(settings, spec_)),
-        rows_(settings.out + "/metrics.csv", settings.resume),
-        evaluations_(settings.out + "/evaluations.csv", settings.resume),
-        crew_(worker, RRef<std::shared_ptr<Owner>>::local(worker, owner_), settings, resume()) {}
+        lives_before_(resume()),
+        seconds_before_(board.seconds),
+        metrics_(board, settings.workers, settings.capacity_of_worker() * settings.workers, owner_->bytes()),
+        journal_(settings.out, settings.resume ? std::optional(owner_->progress().steps) : std::nullopt),
+        crew_(worker, RRef<std::shared_ptr<Owner>>::local(worker, owner_), settings, lives_before_) {
+    evaluator_.look_at(owner_->model());
+  }
 
   Result run() {
     int64_t reported = owner_->progress().steps, evaluated = reported, saved = reported;
     while (goes_on()) {
       const auto progress = owner_->progress();
-      if (is_due(settings_.report_every, progress.steps, reported)) report(progress);
-      if (is_due(settings_.evaluate_every, progress.steps, evaluated)) evaluate_now(progress.steps);
+      if (is_due(settings_.report_every, progress.steps, reported)) report();
+      hear_of_evaluations(std::chrono::milliseconds(0));
+      if (!evaluator_.is_busy() && is_due(settings_.evaluate_every, progress.steps, evaluated))
+        evaluate_at(progress.steps);
       if (is_due(settings_.checkpoint_every, progress.steps, saved)) save(checkpoint_.next());
     }
     const auto progress = owner_->progress();
@@ -60,10 +71,14 @@ class Lead {
     result_.updates = progress.updates;
     result_.seconds = seconds();
     result_.replaced = crew_.returned();
-    report(progress);
     save(checkpoint_.at_end());  // First: it is what must not be lost.
-    evaluate_now(progress.steps);
-    checkpoint_.keep_results(checkpoint_.last());  // That one too.
+    evaluate_at_the_end(progress.steps);
+    result_.goal = spec_.solved;
+    if (spec_.solved) result_.solved_after = steps_to(*spec_.solved, settings_.out);
+    report();
+    journal_.end_line();
+    checkpoint_.keep_results(checkpoint_.last());  // What came after it too.
+    journal_.draw(owner_->staleness());
     return result_;
   }
 
@@ -76,14 +91,10 @@ class Lead {
     if (!settings_.resume) return 0;
     const auto last = checkpoint_.last();
     owner_->load(last);
-    std::ifstream in(known_in(last), std::ios::binary);
+    std::ifstream in(lives_in(last), std::ios::binary);
     const int lives = take<int>(in);
-    reported_at_ = seconds_before_ = take<double>(in);
-    const auto progress = owner_->progress();
-    steps_before_ = progress.steps;
-    updates_before_ = progress.updates;
     std::printf("  goes on after %ld steps, from %s; workers begin anew, with empty replays\n",
-                static_cast<long>(progress.steps), last.c_str());
+                static_cast<long>(owner_->progress().steps), last.c_str());
     return lives + 1;
   }
 
@@ -120,72 +131,70 @@ class Lead {
 
   void save(const std::string& parts) {
     Checkpoint::clear(parts);
+    board_.seconds = seconds();
     owner_->save(parts);
-    std::ofstream out(known_in(parts), std::ios::binary);
+    std::ofstream out(lives_in(parts), std::ios::binary);
     put(out, crew_.lives());
-    put(out, seconds());
-    if (!out.flush()) throw Error("[acer] cannot write " + known_in(parts));
+    if (!out.flush()) throw Error("[acer] cannot write " + lives_in(parts));
     checkpoint_.keep_results(parts);
     checkpoint_.publish(parts);
   }
 
-  void report(const Owner::Progress& progress) {
-    const double now = seconds(), elapsed = std::max(now - reported_at_, 1e-9);
-    const double rate = static_cast<double>(progress.steps - steps_before_) / elapsed;
-    const double updates = static_cast<double>(progress.updates - updates_before_) / elapsed;
-    reported_at_ = now;
-    steps_before_ = progress.steps;
-    updates_before_ = progress.updates;
-    const auto evaluation = result_.evaluations.empty() ? std::nullopt : std::optional(result_.evaluations.back());
-    const double unknown = Owner::Progress::unknown;
-    // Those of metrics.csv that can be known here.
-    rows_.write({{"steps", static_cast<double>(progress.steps)},
-                 {"updates", static_cast<double>(progress.updates)},
-                 {"seconds", now},
-                 {"episodes", static_cast<double>(progress.episodes)},
-                 {"return_mean", progress.mean_return},
-                 {"return_min", progress.least_return},
-                 {"return_max", progress.most_return},
-                 {"evaluation_version", evaluation ? static_cast<double>(evaluation->version) : unknown},
-                 {"evaluation_greedy", evaluation ? evaluation->greedy.mean : unknown},
-                 {"evaluation_sampled", evaluation ? evaluation->sampled.mean : unknown},
-                 {"staleness_mean", progress.mean_staleness},
-                 {"staleness_p99", progress.staleness_p99},
-                 {"staleness_max", static_cast<double>(progress.most_stale)},
-                 {"steps_per_second", rate},
-                 {"updates_per_second", updates}});
-    std::printf("  %7ld steps, return %7.2f, %6.0f steps/s, %5.0f updates/s, staleness %.2f\n",
-                static_cast<long>(progress.steps), progress.mean_return, rate, updates, progress.mean_staleness);
-    std::fflush(stdout);
+  void report() {
+    const auto row = owner_->row(metrics_, seconds());
+    journal_.report(row, metrics_.rates());
   }
 
-  void evaluate_now(int64_t steps) {
+  /// By the process that does that or, if it was killed, here: it cannot be forked off again beside so many threads.
+  void evaluate_at(int64_t steps) {
+    if (evaluator_.ask(steps)) return;
     const uint64_t version = owner_->copy_to(agent_->network());
     agent_->follow_network();
     auto evaluation = evaluate(*agent_, settings_);
     evaluation.steps = steps;
     evaluation.version = version;
-    result_.evaluations.push_back(evaluation);
     BestPolicy::write(agent_->network(), settings_.out);
+    heard(evaluation);
+  }
+
+  void hear_of_evaluations(std::chrono::milliseconds wait) {
+    if (!evaluator_.is_busy()) return;
+    if (const auto evaluation = evaluator_.hear(wait)) return heard(*evaluation);
+    if (!evaluator_.is_busy()) journal_.complain(evaluator_.ending() + "; the owner evaluates from here on");
+  }
+
+  void evaluate_at_the_end(int64_t steps) {
+    const auto wait = std::chrono::milliseconds(100);
+    while (evaluator_.is_busy()) hear_of_evaluations(wait);  // It is of older parameters.
+    for (const size_t before = result_.evaluations.size(); result_.evaluations.size() == before;) {
+      if (!evaluator_.is_busy()) evaluate_at(steps);
+      hear_of_evaluations(wait);
+    }
+  }
+
+  void heard(const Evaluation& evaluation) {
+    result_.evaluations.push_back(evaluation);
+    metrics_.heard(evaluation);
     best_.heard(evaluation);
-    evaluations_.write(row_of(evaluation, seconds()));
+    journal_.heard(evaluation, seconds());
   }
 
   double seconds() const { return seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   const Settings settings_;
-  const Board& board_;
+  Board& board_;
+  OwnersEvaluator& evaluator_;
   const std::chrono::milliseconds patience_;
   const Checkpoint checkpoint_;
   BestPolicy best_;
   const Spec spec_;
   const std::shared_ptr<Owner> owner_;
   const std::unique_ptr<Agent> agent_;
-  CsvFile rows_, evaluations_;
   const Clock::time_point start_ = Clock::now();
-  double seconds_before_ = 0, reported_at_ = 0;
-  int64_t steps_before_ = 0;
-  uint64_t updates_before_ = 0;
+  const int lives_before_;
+  const double seconds_before_;
+  Metrics metrics_;
+  Journal journal_;
   std::optional<Clock::time_point> waits_since_;
   bool waits_for_end_ = false;
   Result result_;
@@ -194,18 +203,24 @@ class Lead {
 
 }  // namespace
 
-std::optional<Result> train_with_owner(Settings settings, const Board& board, std::chrono::milliseconds patience) {
+std::optional<Result> train_with_owner(Settings settings, Board& board, std::chrono::milliseconds patience) {
   check(settings);
   if (settings.inject != Fault::None) throw Error("[acer] --inject is for workers that share memory, without --owner");
+  OwnersEvaluator evaluator(settings);  // Before there are threads, and so before it is known who needs it.
   auto worker = Worker::join();
   if (worker.size() < 2) {
     throw Error(
         "[acer] --owner needs a group of two or more: farad run -n 3 -- farad-acer --owner ... has two workers");
   }
+  if (worker.size() - 1 > Board::most_workers) {
+    throw Error("[acer] an owner has room for " + std::to_string(Board::most_workers) + " workers, not for " +
+                std::to_string(worker.size() - 1));
+  }
   settings.owner = true;
   settings.policy = shared::Policy::Locked;
   settings.workers = worker.size() - 1;
   std::optional<Result> result;
+  if (worker.rank() != 0) evaluator.end();
   if (worker.rank() == 0) {
     std::filesystem::create_directories(settings.out);
     clear_logs(settings.out);  // This one has none, and those of another would be taken for it.
@@ -214,7 +229,7 @@ std::optional<Result> train_with_owner(Settings settings, const Board& board, st
     std::printf("%s, %d workers that call their owner, %ld steps, seed %lu\n", settings.environment.c_str(),
                 settings.workers, static_cast<long>(settings.steps), static_cast<unsigned long>(settings.seed));
     std::fflush(stdout);
-    Lead lead(worker, settings, board, patience);
+    Lead lead(worker, settings, board, evaluator, patience);
     result = lead.run();
     if (lead.some_are_missing()) return result;  // To close would be to wait for them.
   }

@@ -18,6 +18,6 @@ namespace farad::acer {
 /// `patience`: how long to wait when all workers are lost for one to be started again, before it throws Error; and at
 /// the end, for workers to hear that it is over, before they are named and left behind. Throws Error too if there is no
 /// group, or nobody in it to work, or all have failed.
-std::optional<Result> train_with_owner(Settings settings, const Board& board, std::chrono::milliseconds patience);
+std::optional<Result> train_with_owner(Settings settings, Board& board, std::chrono::milliseconds patience);
 
 }  // namespace farad::acer

@@ -42,6 +42,12 @@ std::vector<at::Tensor> gradients_of(const Module& network) {
   return gradients;
 }
 
+size_t bytes_of(const Module& network) {
+  size_t bytes = 0;
+  for (const auto& parameter : network.parameters()) bytes += parameter.nbytes();
+  return bytes;
+}
+
 void SharedParameters::pull(Module& network, Module& average) {
   average_read_ = shared_.model.pull_average(average);
   if (shared_.model.policy() != shared::Policy::Averaged) {

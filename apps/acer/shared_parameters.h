@@ -29,6 +29,9 @@ struct Scheduled {
 /// The gradients of a network's parameters, in their order.
 std::vector<at::Tensor> gradients_of(const Module& network);
 
+/// Of all its parameters.
+size_t bytes_of(const Module& network);
+
 /// That as an actor-learner sees it.
 class SharedParameters final : public Parameters {
  public:

@@ -8,20 +8,17 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <optional>
+#include <vector>
 
 #include "acer/best.h"
 #include "acer/checkpoint.h"
 #include "acer/compare.h"
 #include "acer/config.h"
 #include "acer/environments/registry.h"
-#include "acer/event_file.h"
-#include "acer/plot.h"
+#include "acer/journal.h"
 #include "acer/processes.h"
 #include "acer/schedule.h"
 #include "acer/worker_process.h"
@@ -36,18 +33,6 @@ using std::chrono::milliseconds;
 /// A worker that is killed again and again is not killed by accident.
 constexpr int most_lives = 20;
 
-void write_text(const std::string& path, const std::string& text) {
-  std::ofstream out(path);
-  out << text;
-  if (!out.flush()) throw Error("[acer] cannot write " + path);
-}
-
-size_t bytes_of(const Module& network) {
-  size_t bytes = 0;
-  for (const auto& parameter : network.parameters()) bytes += parameter.nbytes();
-  return bytes;
-}
-
 /// The process that started all others: it looks after them and writes down what they do, and computes nothing.
 class Coordinator {
  public:
@@ -57,10 +42,7 @@ class Coordinator {
         spec_(make_environment(settings.environment)->spec()),
         shared_("farad-acer-" + std::to_string(::getpid()), settings.shape(spec_), settings),
         metrics_(board, settings.workers, settings.capacity_of_worker() * settings.workers, bytes_of(*shared_.network)),
-        rows_(settings.out + "/metrics.csv", settings.resume),
-        rates_(settings.out + "/workers.csv", settings.resume),
-        evaluations_(settings.out + "/evaluations.csv", settings.resume),
-        events_(settings.out, settings.resume ? std::optional(board.steps.load()) : std::nullopt),
+        journal_(settings.out, settings.resume ? std::optional(board.steps.load()) : std::nullopt),
         checkpoint_(settings.out),
         best_(settings.out, settings.resume),
         workers_(static_cast<size_t>(settings.workers)) {}
@@ -149,7 +131,7 @@ class Coordinator {
     manager_ = -1;
     const auto what = "the process that applies updates " + ending_of(status);
     if (!WIFSIGNALED(status) || ++manager_lives_ >= most_lives) throw Error("[acer] " + what);
-    tell(what + "; another one goes on");
+    journal_.complain(what + "; another one goes on");
     start_manager();
   }
 
@@ -187,7 +169,7 @@ class Coordinator {
       const auto what = "worker " + std::to_string(i) + " " + ending_of(status);
       if (!WIFSIGNALED(status) || ++killed >= most_lives) throw Error("[acer] " + what + ", and the training ends");
       if (board_.stop) continue;
-      tell(what + "; another process goes on");
+      journal_.complain(what + "; another process goes on");
       ++result_.replaced;
       ++board_.tallies[static_cast<size_t>(i)].life;
       start_worker(i);
@@ -231,9 +213,7 @@ class Coordinator {
     }
     if (waited_for() == 0 && count([](pid_t p, int64_t) { return p > 0; }) == settings_.workers) {
       save(checkpoint_.next());
-      std::printf("%s  saved at %ld steps%s", terminal_ ? "\r" : "", static_cast<long>(board_.steps),
-                  terminal_ ? "  " : "\n");
-      std::fflush(stdout);
+      journal_.tell("saved at " + std::to_string(board_.steps.load()) + " steps");
     }
     Checkpoint::clear(checkpoint_.next());
     board_.resumed = number;
@@ -265,7 +245,7 @@ class Coordinator {
     result_.evaluations.push_back(evaluation);
     metrics_.heard(evaluation);
     best_.heard(evaluation);
-    evaluations_.write(row_of(evaluation, seconds()));
+    journal_.heard(evaluation, seconds());
     return true;
   }
 
@@ -275,7 +255,7 @@ class Coordinator {
     evaluator_ = -1;
     const auto what = "the process that evaluates " + ending_of(status);
     if (!WIFSIGNALED(status) || ++evaluator_lives_ >= most_lives) throw Error("[acer] " + what);
-    tell(what + "; another one goes on");
+    journal_.complain(what + "; another one goes on");
     start_evaluator();
   }
 
@@ -297,57 +277,20 @@ class Coordinator {
     result_.goal = spec_.solved;
     if (spec_.solved) result_.solved_after = steps_to(*spec_.solved, settings_.out);
     report();
-    if (terminal_) std::printf("\n");
+    journal_.end_line();
     save(checkpoint_.at_end());
-    draw();
-  }
-
-  void draw() const {
-    const Table metrics(settings_.out + "/metrics.csv"), evaluations(settings_.out + "/evaluations.csv");
-    for (const std::string over : {"steps", "seconds"}) {
-      const Plot plot{over,
-                      "return",
-                      {{"last 100 episodes", metrics.column(over), metrics.column("return_mean")},
-                       {"evaluated", evaluations.column(over), evaluations.column("greedy_mean")}}};
-      write_text(settings_.out + "/return_by_" + over + ".svg", to_svg(plot));
-    }
-    std::map<uint64_t, double> counts;
-    for (const auto& update : shared_.model.history()) ++counts[update.staleness()];
-    Line bars{"of the last " + std::to_string(shared_.model.history().size()), {}, {}};
-    for (const auto& [staleness, count] : counts) {
-      bars.x.push_back(static_cast<double>(staleness));
-      bars.y.push_back(count);
-    }
-    write_text(settings_.out + "/staleness.svg", to_svg({"staleness", "updates", {bars}, true}));
+    journal_.draw(staleness());
   }
 
   void report() {
     const auto row = metrics_.row(board_, shared_.model, seconds());
-    rows_.write(row);
-    events_.write(static_cast<int64_t>(row.front().second), {row.begin() + 1, row.end()});
-    for (size_t w = 0; w < metrics_.rates().size(); ++w) {
-      rates_.write({{"steps", row.front().second},
-                    {"worker", static_cast<double>(w)},
-                    {"steps_per_second", metrics_.rates()[w].steps},
-                    {"updates_per_second", metrics_.rates()[w].updates}});
-    }
-    const auto value = [&](const char* name) {
-      for (const auto& [column, number] : row) {
-        if (column == name) return number;
-      }
-      return std::nan("");
-    };
-    if (value("steps_per_second") == 0) return;  // Nothing new to say.
-    const double evaluated = value("evaluation_greedy");
-    std::printf("%s  %7.0f steps, return %7.2f, ", terminal_ ? "\r" : "", value("steps"), value("return_mean"));
-    if (!std::isnan(evaluated)) std::printf("evaluated %7.2f, ", evaluated);
-    std::printf("%6.0f steps/s, %5.0f updates/s, staleness %.2f%s", value("steps_per_second"),
-                value("updates_per_second"), value("staleness_mean"), terminal_ ? "  " : "\n");
-    std::fflush(stdout);
+    journal_.report(row, metrics_.rates());
   }
 
-  void tell(const std::string& what) const {
-    std::fprintf(stderr, "%sfarad acer: %s\n", terminal_ ? "\n" : "", what.c_str());
+  std::vector<uint64_t> staleness() const {
+    std::vector<uint64_t> late;
+    for (const auto& update : shared_.model.history()) late.push_back(update.staleness());
+    return late;
   }
 
   double seconds() const { return seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -357,8 +300,7 @@ class Coordinator {
   const Spec spec_;
   SharedModel shared_;
   Metrics metrics_;
-  CsvFile rows_, rates_, evaluations_;
-  EventFile events_;
+  Journal journal_;
   const Checkpoint checkpoint_;
   BestPolicy best_;
   std::vector<WorkerProcess> workers_;
@@ -367,7 +309,6 @@ class Coordinator {
   int evaluator_lives_ = 0, manager_lives_ = 0;
   bool evaluating_ = false;
   std::optional<Pipe> requests_, results_;
-  const bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
   const Clock::time_point start_ = Clock::now();
   const double seconds_before_ = board_.seconds;
   Result result_;

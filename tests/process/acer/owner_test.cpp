@@ -57,6 +57,29 @@ TEST(Owner, WorkersThatCallItTrainOneModel) {
   EXPECT_LE(last("evaluation_version"), last("updates"));
 }
 
+TEST(Owner, WritesDownWhatItsWorkersFind) {
+  TemporaryDirectory directory;
+  const auto done = with_owner(2,
+                               {"--env", "Catch", "--steps", "6000", "--window", "9", "--replay-start", "300",
+                                "--evaluate-every", "2000", "--hidden", "16"},
+                               directory.path());
+  ASSERT_EQ(done.code, 0) << done.said;
+  for (const char* name :
+       {"policy_loss", "critic_loss", "entropy", "gradient_norm", "clipped_norm", "ratio_mean", "ratio_max",
+        "explained_variance", "divergence", "bounded", "replay_fill", "replay_age", "length_mean"})
+    EXPECT_FALSE(column(directory.file("metrics.csv"), name).empty()) << name << " is never known";
+  EXPECT_GT(column(directory.file("metrics.csv"), "updates_off_policy").back(), 100);
+  EXPECT_EQ(column(directory.file("metrics.csv"), "length_max").back(), 9);
+  const auto workers = column(directory.file("workers.csv"), "worker");
+  EXPECT_THAT(workers, testing::IsSupersetOf({0, 1}));
+  for (const char* name : {"return_by_steps.svg", "return_by_seconds.svg", "staleness.svg"})
+    EXPECT_TRUE(std::filesystem::exists(directory.file(name))) << name;
+  const std::filesystem::directory_iterator files(directory.path());
+  EXPECT_TRUE(std::any_of(begin(files), end(files), [](const auto& entry) {
+    return entry.path().filename().string().starts_with("events.out.tfevents.");
+  }));
+}
+
 TEST(Owner, OneWorkerThatCallsItLearnsToTheBitWhatOneInSharedMemoryDoes) {
   TemporaryDirectory by_calls, in_memory;
   const std::vector<std::string> options{"--env",  "Catch", "--steps",          "1500", "--replay-start", "200",
@@ -113,6 +136,21 @@ TEST(Owner, WhatIsLeftOfAGroupEndsWellWithoutAWorkerThatWasKilled) {
   EXPECT_EQ(worker.wait(), 0) << worker.said();
   EXPECT_EQ(killed.wait(), 128 + SIGKILL);
   EXPECT_TRUE(std::filesystem::exists(directory.file("results/checkpoint/model")));
+}
+
+TEST(Owner, EvaluatesItselfIfTheProcessThatDoesIsKilled) {
+  TemporaryDirectory directory;
+  Endless group(directory);
+  auto& [owner, one, other] = group;
+  ASSERT_TRUE(owner.hear("steps/s")) << owner.said();
+  const auto children = owner.children();
+  ASSERT_EQ(children.size(), 1);
+  ::kill(children[0], SIGKILL);
+  ASSERT_TRUE(owner.hear_anew("steps/s")) << owner.said();
+  ::kill(owner.process(), SIGINT);
+  EXPECT_EQ(owner.wait(), 130) << owner.said();
+  EXPECT_EQ(column(directory.file("results/evaluations.csv"), "version").back(),
+            column(directory.file("results/metrics.csv"), "updates").back());
 }
 
 TEST(Owner, WorkersFailIfTheOwnerIsKilled) {

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,15 @@ using Json = nlohmann::json;
 using Clock = std::chrono::steady_clock;
 constexpr auto reply_patience = std::chrono::seconds(10);
 constexpr size_t longest_line = 16 << 20;
+
+/// An action as the program hears of it.
+Json as_told(const Action& action, const Spec& spec) {
+  if (spec.amounts == 0) return action.choice;
+  auto amounts = Json::array();
+  for (const double amount : action.amounts)
+    amounts.push_back(std::clamp(amount, -spec.amount_limit, spec.amount_limit));
+  return amounts;
+}
 
 }  // namespace
 
@@ -111,10 +121,18 @@ class PipeEnvironment::Program {
 
   Spec describe() {
     const auto hello = hear();
-    Spec spec{.name = field<std::string>(hello, "name"),
-              .observation_size = field<int64_t>(hello, "observation"),
-              .actions = field<int64_t>(hello, "actions")};
-    if (spec.observation_size < 1 || spec.actions < 1) fail("it has no observations or no actions");
+    Spec spec{.name = field<std::string>(hello, "name"), .observation_size = field<int64_t>(hello, "observation")};
+    if (hello.contains("amounts")) {
+      if (hello.contains("actions")) fail("its actions are to choose from (\"actions\") or amounts, not both");
+      spec.amounts = field<int64_t>(hello, "amounts");
+      spec.amount_limit = field<double>(hello, "limit");
+      if (!(spec.amount_limit > 0)) fail("amounts are cut to a \"limit\" of more than 0");
+    } else {
+      spec.actions = field<int64_t>(hello, "actions");
+    }
+    if (spec.observation_size < 1 || spec.actions + spec.amounts < 1) fail("it has no observations or no actions");
+    if (hello.contains("reward_scale")) spec.reward_scale = field<double>(hello, "reward_scale");
+    if (!(spec.reward_scale > 0)) fail("a \"reward_scale\" is more than 0");
     if (hello.contains("time_limit")) spec.time_limit = field<int64_t>(hello, "time_limit");
     if (hello.contains("solved")) spec.solved = field<double>(hello, "solved");
     return spec;
@@ -146,7 +164,7 @@ void PipeEnvironment::begin(Random& random) {
 }
 
 Outcome PipeEnvironment::advance(const Action& action, Random&) {
-  const auto reply = program_->ask({{"step", action.choice}});
+  const auto reply = program_->ask({{"step", as_told(action, spec())}});
   seen_ = program_->field<std::vector<float>>(reply, "observation");
   if (static_cast<int64_t>(seen_.size()) != spec().observation_size)
     program_->fail("an observation of " + std::to_string(seen_.size()) + " numbers");

@@ -16,8 +16,14 @@ namespace farad::acer {
 ///     {"reset": 1234567}                  {"observation": [0, 0, 0, 1, 0, 0, 0]}
 ///     {"step": 1}                         {"observation": [...], "reward": 0.5, "terminated": false}
 ///
-/// "time_limit", "solved", "terminated" and "truncated" may be left out. The number with reset is a seed. The program
-/// ends when its input does.
+/// One that is acted in by amounts says how many numbers an action is made of, and how large they may be, in place of
+/// "actions"; it is told them cut to that:
+///
+///     (first of all)                      {"name": "Throttle", "observation": 2, "amounts": 2, "limit": 1.5}
+///     {"step": [-0.25, 1.5]}              {"observation": [...], "reward": -0.1}
+///
+/// "time_limit", "solved", "reward_scale", "terminated" and "truncated" may be left out. The number with reset is a
+/// seed. The program ends when its input does.
 class PipeEnvironment final : public Environment {
  public:
   /// Runs the command with sh. Throws Error if it does not say what it is within ten seconds.

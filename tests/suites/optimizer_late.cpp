@@ -33,7 +33,7 @@ bool is(const RRef<Tensor>& far, double value) {
 class Gate {
  public:
   /// Returns when the thread stands.
-  Gate(Worker& from, int rank) {
+  Gate(Worker& from, int rank) : from_(from), rank_(rank) {
     here = this;
     call_ = from.with({.timeout = 0ms}).rpc_async<stand>(rank);
     came_.get_future().wait();
@@ -43,6 +43,10 @@ class Gate {
     call_.wait();
   }
 
+  /// Returns when whoever has been given up by `from` by now is known there to have been.
+  void outlast() const { EXPECT_THROW(from_.with({.timeout = 200ms}).rpc_sync<nothing>(rank_), Timeout); }
+
+  static bool nothing() { return true; }
   /// What that thread runs.
   static void stand() {
     here->came_.set_value();
@@ -52,6 +56,8 @@ class Gate {
  private:
   static inline Gate* here = nullptr;
 
+  Worker& from_;
+  const int rank_;
   std::promise<void> came_, open_;
   Future<void> call_;
 };
@@ -95,7 +101,9 @@ class OptimizerLate : public RpcSuite {
     EXPECT_TRUE(eventually([&] { return ledger(group[2]).is_open(step); }));
     const Gate gate(group[0], 1);
     held.reset();
-    return message.get();
+    const auto thrown = message.get();
+    gate.outlast();
+    return thrown;
   }
 
   const TemporaryDirectory directory_;
@@ -153,6 +161,7 @@ TEST_P(OptimizerLate, StepThatWaitsAtABusyOnlyOwnerIsDroppedThereWhenItsCoordina
     {
       const Gate gate(worker, 1);
       EXPECT_THAT(message.get(), AllOf(HasSubstr("what became of it at worker1 is not known"), HasSubstr("no answer")));
+      gate.outlast();
     }
     expect_all_ended(group);  // Though the parameter is held still.
   }

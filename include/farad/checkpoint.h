@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -65,6 +66,14 @@ struct TensorsOf<std::tuple<T...>> : TensorsOfTuple<std::tuple<T...>, T...> {};
 template <class A, class B>
 struct TensorsOf<std::pair<A, B>> : TensorsOfTuple<std::pair<A, B>, A, B> {};
 
+/// How an input is kept that was given as an A: as a value, but what has a name and cannot be copied stays where it is.
+template <class A>
+using Kept = std::conditional_t<std::is_lvalue_reference_v<A> && !std::is_copy_constructible_v<std::decay_t<A>>, A,
+                                std::decay_t<A>>;
+/// How the function gets it: a copy of its own each time it runs, or the kept one where there can be no other.
+template <class A>
+using Lent = std::conditional_t<std::is_copy_constructible_v<Kept<A>>, Kept<A>, Kept<A>&>;
+
 }  // namespace detail
 
 /// fn(inputs...), which does not keep what its backward pass will need: it is run again then. That takes less memory
@@ -76,6 +85,9 @@ struct TensorsOf<std::pair<A, B>> : TensorsOfTuple<std::pair<A, B>, A, B> {};
 /// tensors: one, or a vector, array, pair or tuple of them. Where gradients are recorded its floating-point results
 /// always require one.
 ///
+/// fn and what it is given are copied or moved in. An input with a name that cannot be copied, such as a Worker, is
+/// used where it is and has to outlive the graph; fn gets one that cannot be copied as it left it the first time.
+///
 /// fn must do the same both times. This process's random numbers are the same again; those that functions on other
 /// workers draw are not. libtorch has one generator for all threads of a process, and it is set back while fn runs
 /// again: nothing else in the process may draw from it then, so two checkpoints that draw are not to be computed again
@@ -83,19 +95,24 @@ struct TensorsOf<std::pair<A, B>> : TensorsOfTuple<std::pair<A, B>, A, B> {};
 /// create_graph through it is an error.
 template <class F, class... A>
 auto checkpoint(F fn, A&&... inputs) {
-  using Inputs = std::tuple<std::decay_t<A>...>;
-  using Result = std::decay_t<std::invoke_result_t<F&, std::decay_t<A>&...>>;
+  using Inputs = std::tuple<detail::Kept<A>...>;
+  using Result = std::decay_t<std::invoke_result_t<F&, detail::Kept<A>&...>>;
   static_assert(std::is_same_v<Result, detail::Tensors> || detail::TensorsOf<Result>::fixed,
                 "checkpoint: fn has to return a Tensor, or a vector, array, pair or tuple of them");
-  Inputs others(std::forward<A>(inputs)...);
+  struct Call {
+    F fn;
+    Inputs inputs;
+  };
+  const auto call = std::make_shared<Call>(Call{std::move(fn), Inputs(std::forward<A>(inputs)...)});
   detail::Tensors tensors;
-  detail::TensorsOf<Inputs>::take(others, tensors);
+  detail::TensorsOf<Inputs>::take(call->inputs, tensors);
   const auto results = detail::checkpoint(
-      [fn = std::move(fn), others = std::move(others)](const detail::Tensors& given) mutable {
-        Inputs now = others;
+      [call](const detail::Tensors& given) {
+        using Now = std::tuple<detail::Lent<A>...>;
+        Now now = std::apply([](auto&... kept) { return Now(kept...); }, call->inputs);
         size_t next = 0;
-        detail::TensorsOf<Inputs>::put(now, given, next);
-        Result value = std::apply(fn, now);
+        detail::TensorsOf<Now>::put(now, given, next);
+        Result value = std::apply(call->fn, now);
         detail::Tensors all;
         detail::TensorsOf<Result>::take(value, all);
         return all;

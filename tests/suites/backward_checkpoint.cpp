@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <atomic>
+#include <memory>
 
 #include "suites/backward_suite.h"
 
@@ -209,6 +210,24 @@ TEST(Checkpoint, IsAsWithoutItUnderAPlainBackward) {
   const auto expected = torch::autograd::grad({a.sum() + 3 * b.sum()}, {x, w});
   expect_close(x.grad(), expected[0]);
   expect_close(w.grad(), expected[1]);
+}
+
+TEST_P(BackwardSuite, CheckpointTakesFunctionsAndInputsThatCannotBeCopied) {
+  Group group = start(2);
+  weights = leaf(-0.3);
+  const Tensor x = leaf(0.2);
+  Context context(group[0]);
+  auto own = std::make_unique<int>(0);
+  const int& times = *own;
+  auto function = [own = std::move(own)](Worker& worker, Tensor input, std::unique_ptr<double>& factor) {
+    ++*own;
+    return worker.rpc_sync<layer>("worker1", input) * *factor;
+  };
+  const auto y = checkpoint(std::move(function), group[0], x, std::make_unique<double>(2));
+  EXPECT_EQ(times, 1);
+  context.backward({y.sum()}, {.retain_graph = true});
+  EXPECT_EQ(times, 2);
+  expect_close(context.gradient(x), torch::autograd::grad({(x.mm(weights).tanh() * 2).sum()}, {x})[0]);
 }
 
 TEST(Checkpoint, DrawsTheSameRandomNumbersAgain) {

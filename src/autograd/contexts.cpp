@@ -14,12 +14,12 @@ base::Rank maker_of(ContextId id) { return base::Rank(static_cast<uint16_t>(stat
 uint64_t first_number(uint64_t birth) { return birth << 20 | 1; }
 
 Contexts::Contexts(std::shared_ptr<const Group> group, uint64_t birth, Services services)
-    : group_(std::move(group)), services_(std::move(services)), next_(first_number(birth)) {}
+    : group_(std::move(group)), services_(std::move(services)), next_(first_number(birth)), life_(birth) {}
 
 std::shared_ptr<LocalContext> Contexts::make() {
   base::Lock lock(mutex_);
   const ContextId id(static_cast<int64_t>(make_id(group_->self, next_++)));
-  auto context = std::make_shared<LocalContext>(id, group_);
+  auto context = std::make_shared<LocalContext>(id, group_, life_++);
   if (closed_) {
     (void)context->release();  // Nothing has happened in it, so nothing comes of it.
   } else {
@@ -42,7 +42,7 @@ std::shared_ptr<LocalContext> Contexts::find_or_make(ContextId id) {
     if (found != places_.end()) return found->second.context;
     // One of ours that is not here has ended.
     if (maker_of(id) == group_->self || closed_ || ended_.contains(id)) return nullptr;
-    context = std::make_shared<LocalContext>(id, group_);
+    context = std::make_shared<LocalContext>(id, group_, life_++);
     places_.emplace(id, Place{context, {}});
   }
   tell(maker_of(id), {id, News::Joined});

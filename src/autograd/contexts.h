@@ -119,6 +119,7 @@ class Contexts {
 
   mutable base::Mutex mutex_;
   uint64_t next_ GUARDED_BY(mutex_);
+  uint64_t life_ GUARDED_BY(mutex_);  // Of the next one that is made here, of whichever worker.
   bool closed_ GUARDED_BY(mutex_) = false;
   std::map<ContextId, Place> places_ GUARDED_BY(mutex_);
   EndedContexts ended_ GUARDED_BY(mutex_);                   // Of other workers.

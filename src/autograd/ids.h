@@ -19,6 +19,9 @@ using PairId = base::Id<struct PairTag, uint64_t>;
 struct PassId {
   base::Rank root;
   uint64_t number = 0;
+  /// Which time that worker counts in this context: it begins again where it was restarted, or has given the context up
+  /// and met it again, and others remember what it had before.
+  uint64_t life = 0;
   auto operator<=>(const PassId&) const = default;
 };
 
@@ -27,6 +30,6 @@ struct PassId {
 template <>
 struct std::hash<farad::autograd::PassId> {
   size_t operator()(const farad::autograd::PassId& id) const {
-    return std::hash<uint64_t>()(id.number << 16 | id.root.value);
+    return std::hash<uint64_t>()((id.number << 16 | id.root.value) ^ id.life * 0x9e3779b97f4a7c15);
   }
 };

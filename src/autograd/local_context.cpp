@@ -29,8 +29,8 @@ const char* to_text(PassState state) {
 
 }  // namespace
 
-LocalContext::LocalContext(ContextId id, std::shared_ptr<const Group> group)
-    : id_(id), group_(std::move(group)), passes_(id, group_->self, *this) {}
+LocalContext::LocalContext(ContextId id, std::shared_ptr<const Group> group, uint64_t life)
+    : id_(id), life_(life), group_(std::move(group)), passes_(id, group_->self, *this, {}, life) {}
 
 // --- Messages ---
 

@@ -36,9 +36,11 @@ struct Group {
 /// It ends by release(), which empties it; see Contexts for when.
 class LocalContext final : private Surroundings {
  public:
-  LocalContext(ContextId id, std::shared_ptr<const Group> group);
+  /// `life`: see PassId.
+  LocalContext(ContextId id, std::shared_ptr<const Group> group, uint64_t life = 0);
 
   ContextId id() const { return id_; }
+  uint64_t life() const { return life_; }
   bool made_here() const { return static_cast<uint64_t>(id_.value) >> 48 == group_->self.value; }
   const Group& group() const { return *group_; }
 
@@ -161,6 +163,7 @@ class LocalContext final : private Surroundings {
   Work::Begun snapshot(std::shared_ptr<Part> part) const REQUIRES(mutex_);
 
   const ContextId id_;
+  const uint64_t life_;
   const std::shared_ptr<const Group> group_;
 
   std::atomic<uint64_t> apart_{0};

@@ -49,6 +49,7 @@ void add(Hash& hash, base::Id<Tag, Rep> id) {
 inline void add(Hash& hash, PassId id) {
   hash.number(id.root.value);
   hash.number(id.number);
+  hash.number(id.life);
 }
 inline void add(Hash& hash, const std::string& text) {
   hash.number(text.size());

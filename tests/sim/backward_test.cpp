@@ -222,6 +222,47 @@ TEST(RandomModels, HaveTheGradientsOfOneProcess) {
   });
 }
 
+Tensor begin_pass(Tensor x) {
+  backward(Worker::current(), current_context_id(), {(x * x).sum()});
+  return x.detach();
+}
+int answer() { return 1; }
+
+/// Its first pass there is one that the others have seen end, but for its life.
+TEST(WorkersThatComeBack, BeginPassesInAContextThatKnewThemBefore) {
+  for_each_seed(20, [](uint64_t seed) {
+    Simulation simulation(seed, {.size = 3});
+    int ended = 0;
+    simulation.run([&](Worker& worker) {
+      if (worker.rank() != 0) {
+        EXPECT_TRUE(simulation.eventually([&] { return ended > 0; }));
+        return;
+      }
+      const Tensor a = at::full({2}, 3.0, at::kDouble).requires_grad_();
+      {
+        Context context(worker);
+        worker.rpc_sync<begin_pass>(1, a);
+        EXPECT_TRUE(at::equal(context.gradient(a), a * 2)) << context.gradient(a);
+        simulation.crash(1, seed % 2 ? Death::OfProcess : Death::OfMachine);
+        simulation.restart(1);
+        const auto is_back = [&] {
+          try {
+            const c10::NoGradGuard unrecorded;
+            return worker.rpc_sync<answer>(1) == 1;
+          } catch (const Error&) {
+            return false;
+          }
+        };
+        EXPECT_TRUE(simulation.eventually(is_back));
+        worker.rpc_sync<begin_pass>(1, a);
+        EXPECT_TRUE(at::equal(context.gradient(a), a * 4)) << context.gradient(a);
+      }
+      expect_nothing_left(simulation, worker);
+      ended = 1;
+    });
+  });
+}
+
 /// Something that befalls workers: one crashes or stops, two lose each other. Never a crash of worker 0, which watches.
 /// False if it befalls nobody.
 bool befall(Simulation& simulation) {
@@ -258,8 +299,8 @@ bool is_named(const Error& error) {
   return of_a_kind && std::string(error.what_without_backtrace()).find("worker") != std::string::npos;
 }
 
-/// Worker 0 watches to the end. The context is made there or, so that its maker may crash, by worker 1.
-/// With seed 1842 two workers lose each other, meet again, and have a gradient for what was sent before.
+/// Worker 0 watches to the end; others may come back. The context is made there or, so that its maker may crash, by
+/// worker 1. With seed 1842 two workers lose each other, meet again, and have a gradient for what was sent before.
 TEST(RandomModels, EndWithThemOrWithANamedErrorInTrouble) {
   int in_trouble = 0, succeeded = 0;
   for_each_seed(1900, [&](uint64_t seed) {
@@ -293,6 +334,9 @@ TEST(RandomModels, EndWithThemOrWithANamedErrorInTrouble) {
         const bool before = troubled, in_time = !over;
         troubled = true;  // Already now: others may see what it does before it is done.
         troubled = before || (befall(simulation) && in_time);
+        if (seed % 7 != 3) continue;
+        const int down = static_cast<int>(simulation.random().below(simulation.size()));
+        if (!simulation.alive(down) && !over) simulation.restart(down);
       }
     });
     if (!troubled) return;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "autograd/pass_mail.h"
+#include "autograd/service.h"
 #include "suites/backward_suite.h"
 #include "worker_core.h"
 
@@ -278,6 +279,10 @@ TEST_P(BackwardSuite, NanIsFoundAtTheWorkerThatMadeItInAnomalyMode) {
                              HasSubstr("Traceback of forward call"), HasSubstr("frame #")));
 }
 
+uint64_t life_at(Worker& worker, const Context& context) {
+  return detail::WorkerCore::of(worker).gradients().contexts().find(autograd::ContextId(context.id()))->life();
+}
+
 static Tensor kept_loss;
 void keep_loss(Tensor x) { kept_loss = (x * x).sum(); }
 
@@ -291,7 +296,7 @@ TEST(GradientsThatCannotBePlaced, FailTheirPassAlsoIfItHasNotBegun) {
   mail.living = true;
   mail.message.kind = autograd::PassKind::Grads;
   mail.message.context = autograd::ContextId(context.id());
-  mail.message.pass = {base::Rank(1), 1};
+  mail.message.pass = {base::Rank(1), 1, life_at(group[1], context)};
   mail.message.answers.emplace_back().tensors = 1;
   mail.message.states = {autograd::TensorState::Tensor};
   auto message = autograd::encode({mail}, {at::ones({3, 3})});

@@ -144,20 +144,26 @@ void take(In& in, std::vector<ChannelReport>& channels) {
   }
 }
 
+void put(Out& out, PassId pass) {
+  out.number(pass.root.value);
+  out.number(pass.number);
+  out.number(pass.life);
+}
+
+void take(In& in, PassId& pass) {
+  pass.root = base::Rank(in.number<uint16_t>());
+  pass.number = in.number<uint64_t>();
+  pass.life = in.number<uint64_t>();
+}
+
 void put(Out& out, const std::vector<PassId>& passes) {
   out.count(passes);
-  for (const auto& pass : passes) {
-    out.number(pass.root.value);
-    out.number(pass.number);
-  }
+  for (const auto& pass : passes) put(out, pass);
 }
 
 void take(In& in, std::vector<PassId>& passes) {
-  passes.resize(in.count(10));
-  for (auto& pass : passes) {
-    pass.root = base::Rank(in.number<uint16_t>());
-    pass.number = in.number<uint64_t>();
-  }
+  passes.resize(in.count(18));
+  for (auto& pass : passes) take(in, pass);
 }
 
 }  // namespace
@@ -167,8 +173,7 @@ void encode(const PassMessage& message, std::vector<char>& bytes) {
   out.number(static_cast<uint8_t>(message.kind));
   out.number<uint8_t>((message.fast ? is_fast : 0) | (message.opens ? has_options : 0) |
                       (message.complete ? is_complete : 0) | (message.orphaned ? is_orphaned : 0));
-  out.number(message.pass.root.value);
-  out.number(message.pass.number);
+  put(out, message.pass);
   out.number(message.context.value);
   if (message.opens) {
     out.text(message.options);
@@ -221,8 +226,7 @@ base::Status decode(const char* data, size_t size, PassMessage& message) {
   message.opens = flags & has_options;
   message.complete = flags & is_complete;
   message.orphaned = flags & is_orphaned;
-  message.pass.root = base::Rank(in.number<uint16_t>());
-  message.pass.number = in.number<uint64_t>();
+  take(in, message.pass);
   message.context = ContextId(in.number<int64_t>());
   if (message.opens) {
     in.text(message.options);

@@ -13,8 +13,8 @@ bool contains(const std::vector<base::Rank>& ranks, base::Rank rank) {
 
 }  // namespace
 
-Passes::Passes(ContextId context, base::Rank self, const Surroundings& surroundings, Faults faults)
-    : context_(context), self_(self), surroundings_(&surroundings), faults_(faults) {}
+Passes::Passes(ContextId context, base::Rank self, const Surroundings& surroundings, Faults faults, uint64_t life)
+    : context_(context), self_(self), surroundings_(&surroundings), faults_(faults), life_(life) {}
 
 PassId Passes::begin(bool fast, std::string options, Effects& out) {
   return begin_root(fast, std::move(options), {}, out);
@@ -30,7 +30,7 @@ PassId Passes::begin_within(PassId outer, std::string options, Effects& out, boo
 
 PassId Passes::begin_root(bool fast, std::string options, std::vector<PassId> within, Effects& out) {
   auto& pass = passes_.emplace_back();
-  pass.id = {self_, ++counter_};
+  pass.id = {self_, ++counter_, life_};
   pass.ballot = Ballot(fast, faults_.skip_balance);
   pass.ballot.name(self_);
   PassMessage own = message(pass, PassKind::Start);

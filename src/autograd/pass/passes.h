@@ -53,7 +53,8 @@ class Surroundings {
 /// while effects are carried out or nodes run.
 class Passes {
  public:
-  Passes(ContextId context, base::Rank self, const Surroundings& surroundings, Faults faults = {});
+  /// `life`: see PassId.
+  Passes(ContextId context, base::Rank self, const Surroundings& surroundings, Faults faults = {}, uint64_t life = 0);
 
   /// `backward` was called here. Ends with an Ending; until then fail() cancels it.
   PassId begin(bool fast, std::string options, Effects& out);
@@ -164,6 +165,7 @@ class Passes {
   base::Rank self_;
   const Surroundings* surroundings_;
   Faults faults_;
+  uint64_t life_;
   std::vector<Pass> passes_;
   std::map<PassId, Tombstone> over_;
   std::vector<Reader> readers_;

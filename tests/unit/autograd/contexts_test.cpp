@@ -302,6 +302,23 @@ TEST(Contexts, OutliveTheLossOfOthers) {
   EXPECT_TRUE(network.has(1, id));
 }
 
+/// Passes that the worker began before, others remember.
+TEST(Contexts, CountTheirPassesAnewInAnotherLifeWhereTheyWereGivenUpAndAreMetAgain) {
+  Network network(2);
+  const auto id = network.at(0).make()->id();
+  const auto begin_in = [](LocalContext& context) {
+    const auto part = std::make_shared<Part>();
+    LocalContext::Work work;
+    EXPECT_TRUE(context.begin(false, {}, part, work));
+    return part->id;
+  };
+  const auto before = begin_in(*network.meet(id, 0, 1));
+  network.at(1).release(id);
+  const auto after = begin_in(*network.meet(id, 0, 1));
+  EXPECT_EQ(after.number, before.number) << "for people";
+  EXPECT_NE(after, before);
+}
+
 TEST(Contexts, RefuseNewsThatAreNone) {
   Network network(2);
   const auto id = network.at(0).make()->id();

@@ -70,6 +70,17 @@ TEST(PassEndings, ACommittedPassDoesNotBeginAgain) {
   EXPECT_EQ(desk.passes.active(), 0U);
 }
 
+/// Its root was restarted since, or has given the context up and met it again, and counts from one again.
+TEST(PassEndings, APassOfAnotherLifeOfItsRootIsAnotherPass) {
+  DoneDesk desk;
+  desk.hear(0, PassKind::Commit, of_zero);
+  const PassId again{rank(0), of_zero.number, 1};
+  desk.start(again, 0, Shape().snapshot({}, {0, 2}));
+  EXPECT_EQ(desk.out.scans.size(), 1U);
+  ASSERT_THAT(desk.sent(PassKind::Done), ElementsAre(0));
+  EXPECT_EQ(desk.first(PassKind::Done)->pass, again);
+}
+
 TEST(PassEndings, TheContextCanBeUsedAgain) {
   Desk desk(0);
   const auto first = desk.passes.begin(false, {}, desk.out);

@@ -11,7 +11,7 @@ PassMessage sample(PassKind kind) {
   PassMessage message;
   message.kind = kind;
   message.context = ContextId(-5);
-  message.pass = {base::Rank(3), 1ULL << 40};
+  message.pass = {base::Rank(3), 1ULL << 40, 1ULL << 63};
   message.fast = true;
   switch (kind) {
     case PassKind::Start:

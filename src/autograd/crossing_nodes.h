@@ -19,6 +19,7 @@ struct Passage {
   CallName call;      ///< for messages
   uint64_t path = 0;  ///< how it came to be; see current.h
   RerunId rerun = {};
+  bool gradient = false;  ///< a pass sent it, and so nobody called for it
 };
 
 inline bool needs_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }

@@ -142,12 +142,13 @@ std::optional<LocalContext::Work> LocalContext::add(PairId pair, Recording::Rece
   }
   std::optional<Work> work(std::in_place);
   const auto from = received.from.rank;
+  const bool gradient = received.of_pass.number != 0;
   std::vector<PassId> concerned;
   for (const auto& [pass, part] : parts_) {
     if (pass != received.of_pass && part->options.rerun == received.rerun) concerned.push_back(pass);
   }
   recording_.add(pair, std::move(received));
-  passes_.late_recv(pair, from, work->effects, [&](PassId pass) {
+  passes_.late_recv(pair, from, gradient, work->effects, [&](PassId pass) {
     return std::find(concerned.begin(), concerned.end(), pass) != concerned.end();
   });
   gather(*work);

@@ -191,10 +191,11 @@ PairId Recorder::new_pairs(uint64_t count) {
 
 compat::Ptr<SendNode> Recorder::record_send(LocalContext& context, base::Rank to, const CallName& call,
                                             const std::vector<at::Tensor>& tensors, uint64_t path, RerunId rerun,
-                                            uint64_t answers, PairId pair) {
+                                            uint64_t answers, PairId gradient) {
   if (count_needy(tensors) == 0) return {};
-  if (!pair.value) pair = new_pairs();
-  auto node = compat::make_node<SendNode>(Passage{context.id(), pair, to, call, path, rerun}, tensors);
+  const bool is_gradient = gradient.value != 0;
+  const Passage passage{context.id(), is_gradient ? gradient : new_pairs(), to, call, path, rerun, is_gradient};
+  auto node = compat::make_node<SendNode>(passage, tensors);
   context.add(node, answers);
   return node;
 }

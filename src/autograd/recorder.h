@@ -29,10 +29,10 @@ class Recorder {
   /// Numbers for so many pairs, one after the other: the first.
   PairId new_pairs(uint64_t count = 1);
   /// Records a message of `context` that is about to go to `to`: of its tensors, those that require a gradient. Null
-  /// if there is none. For the gradients of create_graph, too.
+  /// if there is none. For the gradients of create_graph, too: as the pair `gradient`.
   compat::Ptr<SendNode> record_send(LocalContext& context, base::Rank to, const CallName& call,
                                     const std::vector<at::Tensor>& tensors, uint64_t path = 0, RerunId rerun = {},
-                                    uint64_t answers = 0, PairId pair = {});
+                                    uint64_t answers = 0, PairId gradient = {});
   /// Records a message that came: makes the tensors that require a gradient results of the call.
   base::Status record_recv(const std::shared_ptr<LocalContext>& context, PairId pair, Recording::Received received,
                            const std::vector<at::Tensor>& tensors);

@@ -31,7 +31,7 @@ struct Crossing {
   PairId pair;
   base::Rank peer;
   uint32_t tensors = 0;   ///< how many it carries: the node's inputs
-  bool gradient = false;  ///< of an unreached recv: made by an earlier pass, so that nobody called for it
+  bool gradient = false;  ///< of a send or an unreached recv: another pass made it, so that nobody called for it
 };
 
 /// The shape of one worker's part in one pass: every node that can be reached from the roots and from what was sent.

@@ -155,6 +155,22 @@ TEST(Explorer, APassWithinAnotherThatReachesMoreWorkersEndsAsThatOneDoes) {
   expect_good_in_every_order(graph, {.cuts = 1, .atomic_nodes = true});
 }
 
+/// Worker 1 answers each pass by a gradient; the first one's is recorded, and is in flight to worker 0 in every order
+/// beside the other pass.
+TEST(Explorer, AFastPassEndsWellBesideOneWhoseGradientsCrossIt) {
+  for (const bool both_fast : {false, true}) {
+    auto graph = round_trip();
+    const auto at_one = graph.pairs[0].recv;
+    graph.roots.push_back(graph.roots[0]);
+    graph.roots[0].fast = both_fast;
+    graph.roots[1].fast = true;
+    graph.hook(graph.pairs[1].send, 0, {at_one, 0});
+    graph.pairs.back().gradient = true;
+    expect_good_in_every_order(graph, {.atomic_nodes = true});
+    expect_good_in_every_order(graph, {.kills = 1, .atomic_nodes = true});
+  }
+}
+
 TEST(Explorer, ASmartAndAFastPassAtOnceEndWell) {
   auto graph = round_trip();
   graph.roots.push_back(graph.roots[0]);

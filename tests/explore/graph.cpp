@@ -172,6 +172,15 @@ Graph random_nested_graph(std::mt19937& random) {
   return graph;
 }
 
+void mark_gradients(Graph& graph) {
+  for (const auto& root : graph.roots) {
+    const Oracle wanted(graph, root);
+    for (size_t i = 0; i < graph.pairs.size(); ++i) {
+      if (!wanted.uses(static_cast<int>(i))) graph.pairs[i].gradient = true;
+    }
+  }
+}
+
 void break_one_before(Graph& graph, std::mt19937& random) {
   if (graph.workers == 1) return;
   const auto workers = static_cast<unsigned>(graph.workers);

@@ -34,7 +34,7 @@ struct Graph {
     bool in_flight = false;  ///< the message has not arrived when passes begin
     bool by_hook = false;    ///< it was not even sent: see Node::calls
     int only_for = -1;       ///< a root: only that pass knows of it
-    bool gradient = false;   ///< an earlier pass made it, and so FAST does not mind if it is not used
+    bool gradient = false;   ///< another pass made it, and so FAST does not mind if it is not used
   };
   struct Root {
     int worker = 0;
@@ -89,6 +89,8 @@ Graph random_used_graph(std::mt19937& random);
 Graph random_busy_graph(std::mt19937& random);
 /// As above, with nodes that begin passes of their own, and nodes in these that do.
 Graph random_nested_graph(std::mt19937& random);
+/// What some pass does not use was made by another one, and not called for: FAST does not mind.
+void mark_gradients(Graph& graph);
 /// Any two of its workers have lost each other; at least one of them has heard of it.
 void break_one_before(Graph& graph, std::mt19937& random);
 

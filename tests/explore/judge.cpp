@@ -82,6 +82,7 @@ std::string World::judge_failure(const Record& record, const Graph::Root& root, 
     const auto begin = failure.what.find('<');
     if (begin == std::string::npos) return "FAST failed without naming a call" + said;
     const int pair = std::stoi(failure.what.substr(begin + 1));
+    if (graph_->pairs[static_cast<size_t>(pair)].gradient) return "FAST named a gradient of another pass" + said;
     if (!wanted.uses(pair)) return {};
     return "FAST named a call that is used" + said;
   }

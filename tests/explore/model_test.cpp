@@ -124,6 +124,26 @@ TEST(PassModel, FastGivesWhatOneProcessGivesWhereOnlyGradientsOfEarlierPassesAre
   }
 }
 
+/// Some of them are on their way when a pass begins, and some are made by another pass that runs beside it.
+TEST(PassModel, FastGivesWhatOneProcessGivesWhereGradientsOfOtherPassesCrossIt) {
+  for (uint32_t seed = 0; seed < farad::test::number_of_seeds(10'000); ++seed) {
+    std::mt19937 random(seed);
+    auto graph = fast(random_busy_graph(random));
+    graph.roots.front().fast = seed % 3 != 0;
+    mark_gradients(graph);
+    World world(std::make_shared<Graph>(graph), {.slow_scans = seed % 2 == 0});
+    for (size_t dangers_from = 0;;) {
+      const auto steps = world.steps(dangers_from);
+      if (steps.empty()) break;
+      world.take(steps[random() % steps.size()]);
+    }
+    ASSERT_EQ(world.judge(), "") << "seed " << seed;
+    for (size_t pass = 0; pass < graph.roots.size(); ++pass) {
+      ASSERT_TRUE(world.ending(pass) && world.ending(pass)->committed) << "seed " << seed << ", pass " << pass;
+    }
+  }
+}
+
 TEST(PassModel, FastNeverNamesAGradientOfAnEarlierPass) {
   const auto mixed = [](std::mt19937& random) {
     auto graph = fast(random_graph(random));

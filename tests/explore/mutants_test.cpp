@@ -30,6 +30,7 @@ std::string find_fault(const Faults& faults) {
     if (seed % 5 == 0) {
       for (auto& root : graph->roots) root.fast = true;
     }
+    if (seed % 10 == 0) mark_gradients(*graph);
     const Dangers dangers{.kills = seed % 3 == 1, .cuts = seed % 3 == 2};
     const auto findings = try_one(World(graph, dangers, faults), seed);
     if (!findings.violation.empty()) return "seed " + std::to_string(seed) + ": " + findings.violation;
@@ -56,6 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Mutant{"DropNulls", &Faults::drop_nulls}, Mutant{"DoneEarly", &Faults::done_early},
                     Mutant{"AnswerTwice", &Faults::answer_twice}, Mutant{"IgnoreLiveBits", &Faults::ignore_live_bits},
                     Mutant{"NullIsLive", &Faults::null_is_live}, Mutant{"IgnoreLateRecvs", &Faults::ignore_late_recvs},
+                    Mutant{"IgnoreLateGradients", &Faults::ignore_late_gradients},
+                    Mutant{"BlameGradients", &Faults::blame_gradients},
                     Mutant{"DoneNamesLaterPeers", &Faults::done_names_later_peers},
                     Mutant{"CommitAlone", &Faults::commit_alone}, Mutant{"KeepAbort", &Faults::keep_abort},
                     Mutant{"DecideWhenDone", &Faults::decide_when_done}, Mutant{"OrphansDrop", &Faults::orphans_drop},

@@ -225,7 +225,7 @@ void World::run(int worker, PassId pass) {
   if (node.role == Role::Function) {
     for (const auto& next : node.next) known.values[next] += total;
   }
-  if (node.calls >= 0 && made_.insert(node.calls).second) forward(node.calls);
+  if (node.calls >= 0 && made_.emplace(node.calls, pass).second) forward(node.calls);
   Effects out;
   if (node.throws) {
     self.passes.fail(pass, {base::Code::RemoteError, rank(worker), "node " + std::to_string(id) + " threw"}, out);
@@ -321,6 +321,12 @@ World::Record& World::record(PassId pass) {
     if (record.begun && record.id == pass) return record;
   }
   std::abort();  // a pass that nobody began
+}
+
+/// Whether that is a gradient of that pass, which has to do with it as little as the calls of another one's rerun.
+bool World::brought(int pair, PassId pass) const {
+  const auto made = made_.find(pair);
+  return made != made_.end() && made->second == pass && graph_->pairs[static_cast<size_t>(pair)].gradient;
 }
 
 const Oracle& World::oracle(const Record& record) const {

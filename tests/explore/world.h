@@ -90,6 +90,7 @@ class World {
   Worker& at(int worker) { return workers_[static_cast<size_t>(worker)]; }
   const Worker& at(int worker) const { return workers_[static_cast<size_t>(worker)]; }
   Record& record(PassId pass);
+  bool brought(int pair, PassId pass) const;
   const Oracle& oracle(const Record& record) const;
   bool can_arrive(const Envelope& envelope) const;
   void post(Envelope envelope);
@@ -126,7 +127,7 @@ class World {
   std::set<std::pair<int, int>> connected_;    // who has had to do with whom; the smaller one first
   std::set<std::pair<int, int>> refused_;      // likewise: who cannot be connected the next time
   std::vector<Record> records_;
-  std::set<int> made_;  // pairs by hooks
+  std::map<int, PassId> made_;  // pairs by hooks, and in which pass
   std::set<int> given_up_;
   std::set<std::pair<int, int>> dead_calls_;  // sender and pair: to one that died, which the sender has not heard of
   std::map<PassKind, int> messages_;

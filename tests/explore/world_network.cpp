@@ -68,7 +68,9 @@ void World::arrive(size_t index) {
     case Envelope::Forward:
       to.recvs.insert(envelope.pair);
       to.peers.insert(envelope.from);
-      to.passes.late_recv(graph_->id_of(envelope.pair), rank(envelope.from), out);
+      to.passes.late_recv(graph_->id_of(envelope.pair), rank(envelope.from),
+                          graph_->pairs[static_cast<size_t>(envelope.pair)].gradient, out,
+                          [&](PassId pass) { return !brought(envelope.pair, pass); });
       break;
     case Envelope::Lost:
       return lose(envelope.to, envelope.from);

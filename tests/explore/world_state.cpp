@@ -32,7 +32,7 @@ Snapshot World::snapshot(int worker, PassId pass) {
   for (const int pair : self.sends) {
     const auto& made = graph_->pairs[static_cast<size_t>(pair)];
     if (!knows(made)) continue;
-    topology->sends.push_back({add(made.send), graph_->id_of(pair), rank(made.receiver), made.tensors});
+    topology->sends.push_back({add(made.send), graph_->id_of(pair), rank(made.receiver), made.tensors, made.gradient});
   }
   for (size_t i = 0; i < ids.size(); ++i) {
     topology->first_link.push_back(static_cast<uint32_t>(topology->links.size()));
@@ -44,7 +44,7 @@ Snapshot World::snapshot(int worker, PassId pass) {
   topology->first_link.push_back(static_cast<uint32_t>(topology->links.size()));
   for (const int pair : self.recvs) {
     const auto& made = graph_->pairs[static_cast<size_t>(pair)];
-    if (!knows(made)) continue;
+    if (!knows(made) || brought(pair, pass)) continue;
     const auto found = index.find(made.recv);
     const Crossing crossing{found == index.end() ? no_node : found->second, graph_->id_of(pair), rank(made.sender),
                             made.tensors, made.gradient};

@@ -196,6 +196,32 @@ TEST_P(BackwardSuite, PassesOfOneContextMayRunAtOnce) {
   }
 }
 
+TEST_P(BackwardSuite, PassesThatCreateGraphsMayRunBesideOthersInBothModes) {
+  constexpr int rounds = 8;
+  for (const int threads : {2, 4, 8}) {
+    Group group = start(3);
+    weights = leaf(3);
+    const Tensor a = leaf(1);
+    Context context(group[0]);
+    const auto y = group[0].rpc_sync<weigh>("worker1", group[0].rpc_sync<square_at>("worker1", 2, a)).sum();
+    std::vector<std::thread> running;
+    for (int i = 0; i < threads; ++i) {
+      running.emplace_back([&, i] {
+        for (int round = 0; round < rounds; ++round) {
+          const auto mode = (i / 2 + round) % 2 ? Mode::Smart : Mode::Fast;
+          if (i % 2) {
+            grad(context, {y}, {a}, {.create_graph = true, .mode = mode});
+          } else {
+            context.backward({y}, {.retain_graph = true, .mode = mode});
+          }
+        }
+      });
+    }
+    for (auto& thread : running) thread.join();
+    EXPECT_TRUE(at::allclose(context.gradient(a), a * 2 * weights * (threads / 2 * rounds)));
+  }
+}
+
 TEST_P(BackwardSuite, ManyContextsOfManyWorkersMayRunAtOnce) {
   Group group = start(3);
   std::vector<std::thread> threads;

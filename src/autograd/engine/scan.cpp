@@ -152,7 +152,8 @@ base::Status scan(const Entries& entries, Plan& plan) {
   for (const auto& send : entries.sends) {
     const NodeIndex node = plan.table.find(send.get());
     plan.topology.roles[node] = Role::Send;
-    plan.topology.sends.push_back({node, send->passage().pair, send->passage().peer, send->num_inputs()});
+    const Passage& passage = send->passage();
+    plan.topology.sends.push_back({node, passage.pair, passage.peer, send->num_inputs(), passage.gradient});
   }
   if (entries.recvs.empty()) return {};
   std::vector<PairId> reached;

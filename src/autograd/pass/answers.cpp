@@ -20,10 +20,8 @@ uint32_t find_send(const Pass& pass, PairId pair) {
 }  // namespace
 
 void Passes::on_grads(Pass& pass, base::Rank from, const PassMessage& grads, Effects& out) {
-  const auto peer = std::lower_bound(pass.peers.begin(), pass.peers.end(), from);
-  const bool is_peer = peer != pass.peers.end() && *peer == from;
-  auto* const channel = is_peer ? &pass.channels[static_cast<size_t>(peer - pass.peers.begin())] : nullptr;
-  if (channel && pass.fast) ++channel->received;
+  const auto index = channel_to(pass, from);
+  auto* const channel = index != Pass::to_lost ? &pass.channels[index] : nullptr;
 
   // One that is done has given up the right to decide (endings.cpp), and asks the root; which would not commit anyway,
   // because more was sent than taken.
@@ -57,6 +55,10 @@ void Passes::on_grads(Pass& pass, base::Rank from, const PassMessage& grads, Eff
     first_state += answer.tensors;
     first_tensor += static_cast<uint32_t>(std::count(states.begin(), states.end(), TensorState::Tensor));
   }
+  // Not one that was refused: until the root has heard so, more was sent than taken.
+  if (!channel || !pass.fast) return;
+  ++channel->received;
+  pass.unreported = true;
 }
 
 void Passes::answer_send(Pass& pass, uint32_t send, std::span<const TensorState> states) {
@@ -82,6 +84,14 @@ void Passes::answer_own(Pass& pass, PairId pair, NodeIndex recv, std::span<const
   answer_send(pass, send, states);
 }
 
+/// Of what no node of the pass stands for.
+void Passes::answer_null(Pass& pass, PairId pair, base::Rank peer, Effects& out) {
+  if (peer == self_) return answer_own(pass, pair, no_node, {}, out);
+  const auto channel = channel_to(pass, peer);
+  if (channel == Pass::to_lost) return;
+  queue_answer(pass, channel, {pair}, {});
+}
+
 void Passes::answer_recv(Pass& pass, uint32_t recv, Effects& out) {
   const auto& crossing = pass.wave.topology().recvs[recv];
   const auto live = pass.wave.is_live_recv(recv) ? pass.wave.tensors_of_recv(recv) : std::span<const uint8_t>();
@@ -97,7 +107,6 @@ void Passes::answer_recv(Pass& pass, uint32_t recv, Effects& out) {
     }
     return;
   }
-  --pass.channels[channel].unfired;
   if (crossing.peer != self_) return queue_answer(pass, channel, {crossing.pair, crossing.node}, live);
   std::vector<TensorState> states(live.size());
   for (size_t i = 0; i < live.size(); ++i) states[i] = live[i] ? TensorState::Tensor : TensorState::Null;
@@ -124,7 +133,10 @@ void Passes::flush(Pass& pass, Effects& out) {
     }
     grads.answers = std::exchange(channel.answers, {});
     grads.states = std::exchange(channel.states, {});
-    if (pass.fast) ++channel.sent;
+    if (pass.fast) {
+      ++channel.sent;
+      pass.unreported = true;
+    }
     if (faults_.answer_twice) out.messages.push_back({channel.peer, grads});
     out.messages.push_back({channel.peer, std::move(grads)});
   }
@@ -141,7 +153,11 @@ void Passes::settle(Pass& pass, Effects& out) {
   fired.clear();
   // Recvs run before all else, so what is ready for one peer goes in one message, and no node's work lies in between.
   if (!pass.dirty.empty() && !pass.wave.recv_is_next()) flush(pass, out);
-  if (pass.state != PassState::Running) return;
+  if (pass.state != PassState::Running) {
+    // FAST: after all was done a null went out, or one came that nobody here had waited for.
+    if (pass.unreported) report(pass, true, out);
+    return;
+  }
   if (pass.wave.left() == 0 || (faults_.done_early && pass.wave.left() == 1)) {
     vote(pass, out);
   } else if (pass.fast && !pass.wave.has_next() && pass.wave.running() == 0) {
@@ -154,6 +170,49 @@ void Passes::give_up_send(Pass& pass, PairId pair) {
   if (send == not_ours || !pass.wave.is_waiting(send)) return;
   pass.nulled[send] = 1;
   answer_send(pass, send, {});
+}
+
+void Passes::late_recv(PairId pair, base::Rank peer, bool gradient, Effects& out,
+                       const std::function<bool(PassId)>& concerned) {
+  if (faults_.ignore_late_recvs) return;
+  for (auto& pass : passes_) {
+    if (pass.state == PassState::Early || pass.state == PassState::Ended) continue;
+    // In FAST a call that came too late is one that is not used: its sender waits, and the root finds out.
+    if (pass.fast && (!gradient || faults_.ignore_late_gradients)) continue;
+    if (concerned && !concerned(pass.id)) continue;
+    if (pass.fast && peer != self_) {
+      // Its sender may take no part, and is not to be drawn in. If it does, and waits, it says so.
+      if (std::erase(pass.wanted, pair) == 0) {
+        pass.late.push_back(pair);
+        continue;
+      }
+      answer_null(pass, pair, peer, out);
+      go_on(pass, out);
+      continue;
+    }
+    pass.met_later.push_back(peer);
+    if (peer != self_) {
+      auto null = message(pass, PassKind::Grads);
+      null.answers.push_back({pair});
+      out.messages.push_back({peer, std::move(null)});
+    } else if (pass.state == PassState::Scanning) {
+      pass.early_nulls.push_back(pair);
+    } else {
+      answer_own(pass, pair, no_node, {}, out);
+      go_on(pass, out);
+    }
+  }
+  purge();
+}
+
+void Passes::null_send(PairId pair, Effects& out) {
+  for (auto& pass : passes_) {
+    if (pass.state == PassState::Scanning) pass.early_nulls.push_back(pair);
+    if (pass.state != PassState::Running) continue;
+    give_up_send(pass, pair);
+    go_on(pass, out);
+  }
+  purge();
 }
 
 }  // namespace farad::autograd

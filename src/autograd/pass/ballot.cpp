@@ -69,18 +69,14 @@ std::vector<base::Rank> Ballot::absent() const {
   return all;
 }
 
-Ballot::Blame Ballot::blame() const {
-  Blame any{};
+std::vector<Ballot::Wait> Ballot::waits() const {
+  std::vector<Wait> all;
   for (const auto& [rank, worker] : workers_) {
     for (const auto& channel : worker.channels) {
-      if (channel.unanswered == 0) continue;
-      any = {rank, channel.peer};
-      const auto& back = workers_.at(channel.peer).channels;
-      const auto mirror = std::find_if(back.begin(), back.end(), [r = rank](auto& c) { return c.peer == r; });
-      if (mirror == back.end() || mirror->unfired < channel.unanswered) return any;
+      if (channel.unanswered > 0) all.push_back({rank, channel.peer});
     }
   }
-  return any;
+  return all;
 }
 
 std::vector<base::Rank> Ballot::workers() const {

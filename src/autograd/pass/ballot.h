@@ -45,12 +45,12 @@ class Ballot {
 
   /// FAST, over and not complete: workers that somebody waits for and that do not take part.
   std::vector<base::Rank> absent() const;
-  /// If there are none: whose send to whom to name. One that its peer does not know of is the cause; the others wait
+  /// If there are none: whose sends wait for whom. One that its peer does not know of is the cause; the others wait
   /// because of such a one.
-  struct Blame {
+  struct Wait {
     base::Rank at, peer;
   };
-  Blame blame() const;
+  std::vector<Wait> waits() const;
 
   bool has(base::Rank worker) const { return workers_.contains(worker); }
   std::vector<base::Rank> workers() const;  ///< all that were named

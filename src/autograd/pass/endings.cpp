@@ -41,13 +41,15 @@ void Passes::report(Pass& pass, bool complete, Effects& out) {
   report.complete = complete;
   report.left_out = pass.left_out;
   for (const auto& channel : pass.channels) {
-    if (channel.sent + channel.received + channel.unanswered + channel.unfired == 0) continue;
-    report.channels.push_back({channel.peer, channel.sent, channel.received, channel.unanswered, channel.unfired});
+    if (channel.sent + channel.received + channel.unanswered == 0) continue;
+    report.channels.push_back({channel.peer, channel.sent, channel.received, channel.unanswered});
   }
+  pass.unreported = false;
   if (!is_root(pass)) {
     out.messages.push_back({pass.id.root, std::move(report)});
     return;
   }
+  pass.blamed = false;
   pass.ballot.report(self_, report);
   decide(pass, out);
 }
@@ -77,12 +79,18 @@ void Passes::decide(Pass& pass, Effects& out) {
     }
     return;
   }
+  // Somebody waits for an answer to what its receiver did not know of when it began. If that is a call, it is named. If
+  // it is a gradient of another pass, it is claimed; then something moves, and whoever moved reports again.
   pass.blamed = true;
-  const auto [at, peer] = pass.ballot.blame();
-  if (at == self_) return blame(pass, peer, out);
-  auto order = message(pass, PassKind::Blame);
-  order.blamed = peer;
-  out.messages.push_back({at, std::move(order)});
+  for (const auto& [at, peer] : pass.ballot.waits()) {
+    if (at != self_) {
+      auto order = message(pass, PassKind::Blame);
+      order.blamed = peer;
+      out.messages.push_back({at, std::move(order)});
+    } else if (pass.state != PassState::Ended) {
+      blame(pass, peer, out);
+    }
+  }
 }
 
 void Passes::commit(Pass& pass, Effects& out) {
@@ -90,47 +98,6 @@ void Passes::commit(Pass& pass, Effects& out) {
     if (member != self_) out.messages.push_back({member, message(pass, PassKind::Commit)});
   }
   end(pass, true, {}, out);
-}
-
-void Passes::blame(Pass& pass, base::Rank peer, Effects& out) {
-  if (pass.state != PassState::Running) return;
-  auto which = message(pass, PassKind::Which);
-  const auto& sends = pass.wave.topology().sends;
-  for (uint32_t send = 0; send < sends.size(); ++send) {
-    if (sends[send].peer == peer && pass.wave.is_waiting(send)) which.answers.push_back({sends[send].pair});
-  }
-  if (which.answers.empty()) {
-    abort(pass,
-          {base::Code::Invalid, self_,
-           "FAST needs every call to be used, and one from " + worker(self_) + " to " + worker(peer) +
-               " had not returned. Wait for it, or use SMART."},
-          out);
-  } else if (peer == self_) {
-    reply_unknown(pass, self_, which.answers, out);
-  } else {
-    out.messages.push_back({peer, std::move(which)});
-  }
-}
-
-/// A call whose message had not arrived when we began is not among our recvs.
-void Passes::reply_unknown(Pass& pass, base::Rank from, const std::vector<Answer>& calls, Effects& out) {
-  auto those = message(pass, PassKind::Those);
-  for (const auto& call : calls) {
-    const auto& recvs = pass.wave.topology().recvs;
-    const auto is_call = [&](const Crossing& recv) { return recv.pair == call.pair; };
-    if (std::none_of(recvs.begin(), recvs.end(), is_call)) those.answers.push_back({call.pair});
-  }
-  if (those.answers.empty()) those.answers = calls;
-  if (from == self_) return accuse(pass, those.answers.front().pair, out);
-  out.messages.push_back({from, std::move(those)});
-}
-
-void Passes::accuse(Pass& pass, PairId unused, Effects& out) {
-  abort(pass,
-        {base::Code::Invalid, self_,
-         "FAST needs every call to be used, and this one is not: " + surroundings_->describe(unused) +
-             ". Use it, or SMART."},
-        out);
 }
 
 void Passes::abort(Pass& pass, const PassFailure& failure, Effects& out, const base::Rank* not_to) {

@@ -10,6 +10,8 @@ struct Faults {
   bool ignore_live_bits = false;        ///< an answer with one live tensor makes all of them live
   bool null_is_live = false;            ///< a null runs the send as a gradient does
   bool ignore_late_recvs = false;       ///< forward messages that come after the start stay unanswered
+  bool ignore_late_gradients = false;   ///< FAST: so do gradients that another pass brings
+  bool blame_gradients = false;         ///< FAST: a gradient that is on its way is taken for a call that is not used
   bool done_names_later_peers = false;  ///< DONE lists peers that were met after the start
   bool commit_alone = false;            ///< the root commits when its own part is done
   bool keep_abort = false;              ///< an ABORT is not passed on

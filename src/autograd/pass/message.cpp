@@ -129,18 +129,16 @@ void put(Out& out, const std::vector<ChannelReport>& channels) {
     out.number(channel.sent);
     out.number(channel.received);
     out.number(channel.unanswered);
-    out.number(channel.unfired);
   }
 }
 
 void take(In& in, std::vector<ChannelReport>& channels) {
-  channels.resize(in.count(34));
+  channels.resize(in.count(26));
   for (auto& channel : channels) {
     channel.peer = base::Rank(in.number<uint16_t>());
     channel.sent = in.number<uint64_t>();
     channel.received = in.number<uint64_t>();
     channel.unanswered = in.number<uint64_t>();
-    channel.unfired = in.number<uint64_t>();
   }
 }
 
@@ -182,6 +180,7 @@ void encode(const PassMessage& message, std::vector<char>& bytes) {
   switch (message.kind) {
     case PassKind::Which:
     case PassKind::Those:
+    case PassKind::Claim:
     case PassKind::Grads:
       put(out, message.answers, message.states);
       break;
@@ -235,6 +234,7 @@ base::Status decode(const char* data, size_t size, PassMessage& message) {
   switch (message.kind) {
     case PassKind::Which:
     case PassKind::Those:
+    case PassKind::Claim:
     case PassKind::Grads:
       take(in, message.answers, message.states);
       break;
@@ -288,6 +288,8 @@ const char* to_string(PassKind kind) {
       return "WHICH";
     case PassKind::Those:
       return "THOSE";
+    case PassKind::Claim:
+      return "CLAIM";
     case PassKind::Fail:
       return "FAIL";
     case PassKind::Commit:

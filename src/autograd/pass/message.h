@@ -18,9 +18,10 @@ enum class PassKind : uint8_t {
   Grads,   ///< answers to sends
   Done,    ///< SMART, to the root: all of my part has fired, and these are my peers
   Report,  ///< FAST, to the root: I am idle, and this is what went through my channels
-  Blame,   ///< FAST, from the root: the pass cannot end; fail it, and name a call to that peer
+  Blame,   ///< FAST, from the root: nothing moves, and you wait for that peer; if a call is why, fail the pass by name
   Which,   ///< FAST, to that peer: which of these calls do you not know of?
-  Those,   ///< FAST, its reply
+  Those,   ///< FAST, its reply, if there are any
+  Claim,   ///< FAST, to that peer: answer these gradients of other passes also if they come after you have begun
   Fail,    ///< to the root, by one that is done and so may not decide: please abort
   Commit,  ///< from the root: gradients count
   Abort,   ///< they never will
@@ -48,8 +49,7 @@ struct ChannelReport {
   base::Rank peer;
   uint64_t sent = 0, received = 0;  ///< FAST: Grads messages. SMART: answers that are not null
   uint64_t unanswered = 0;          ///< our sends to it
-  uint64_t unfired = 0;             ///< our recvs from it
-  auto fields() const { return std::tie(peer, sent, received, unanswered, unfired); }
+  auto fields() const { return std::tie(peer, sent, received, unanswered); }
 };
 
 /// Why a pass was aborted: where, and what. `culprit` is the worker that failed or was lost; who shows this to a user
@@ -74,7 +74,7 @@ struct PassMessage {
   std::string options;         ///< of the pass; only who runs nodes understands them: a few bytes
   std::vector<PassId> within;  ///< with `opens`, and Ask: see Pass::within
 
-  std::vector<Answer> answers;      ///< Grads; Which and Those: only the pairs
+  std::vector<Answer> answers;      ///< Grads; Which, Those and Claim: only the pairs
   std::vector<TensorState> states;  ///< Grads: of all answers, one after another
 
   std::vector<base::Rank> peers;     ///< Done: as they were when the sender started

@@ -36,8 +36,7 @@ struct Pass {
     std::vector<TensorState> states;
     uint64_t sent = 0, received = 0;  // FAST: Grads messages; SMART: answers that are not null
     uint64_t unanswered = 0;          // sends
-    uint64_t unfired = 0;             // recvs
-    auto fields() const { return std::tie(peer, opened, dirty, answers, states, sent, received, unanswered, unfired); }
+    auto fields() const { return std::tie(peer, opened, dirty, answers, states, sent, received, unanswered); }
   };
 
   PassId id;
@@ -54,19 +53,23 @@ struct Pass {
   std::vector<base::Rank> others;    ///< who told us of the pass and is none of these
 
   Wave wave;
-  std::vector<Channel> channels;                     ///< by peer, in order; then to ourselves
+  std::vector<Channel> channels;                     ///< by peer, in order; to ourselves; FAST: to those met later
   std::vector<uint32_t> dirty;                       ///< channels
   std::vector<uint32_t> send_order;                  ///< the sends by pair
   std::vector<uint8_t> nulled;                       ///< by send: its call failed, so we answered it ourselves
   std::vector<uint32_t> send_channel, recv_channel;  ///< by send and recv: the channel, or to_lost
   uint64_t reports = 0;
+  bool unreported = false;  ///< FAST: since the last report something went through a channel
 
   std::vector<std::pair<base::Rank, PassMessage>> early;  ///< Grads that came before the snapshot
   std::vector<PairId> early_nulls;                        ///< calls that failed meanwhile
   std::vector<base::Rank> early_losses;                   ///< workers that were lost meanwhile
 
+  std::vector<PairId> late;    ///< FAST: gradients that other passes have brought since it began
+  std::vector<PairId> wanted;  ///< FAST: such that have not come yet, and that their sender wants to be answered
+
   Ballot ballot;                    ///< at the root
-  bool blamed = false;              ///< at the root: somebody was told to fail the pass
+  bool blamed = false;              ///< at the root: all whose calls may be why nothing moves were told so
   std::vector<base::Rank> unheard;  ///< Orphan: who has not answered yet
   struct Asker {
     base::Rank worker;
@@ -86,7 +89,8 @@ struct Pass {
 
   auto fields() const {
     return std::tie(id, state, fast, within, held, begun_by, peers, left_out, others, wave, channels, nulled, reports,
-                    early, early_nulls, early_losses, ballot, blamed, unheard, askers, met_later);
+                    unreported, early, early_nulls, early_losses, late, wanted, ballot, blamed, unheard, askers,
+                    met_later);
   }
 };
 

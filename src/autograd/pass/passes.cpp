@@ -104,23 +104,14 @@ void Passes::make_channels(Pass& pass, const Snapshot& snapshot) {
   pass.channels.resize(peers.size() + 1);
   for (size_t i = 0; i < peers.size(); ++i) pass.channels[i].peer = peers[i];
   pass.channels.back().peer = self_;
-  const auto channel_to = [&](base::Rank peer) {
-    if (peer == self_) return static_cast<uint32_t>(peers.size());
-    const auto at = std::lower_bound(peers.begin(), peers.end(), peer);
-    return at != peers.end() && *at == peer ? static_cast<uint32_t>(at - peers.begin()) : Pass::to_lost;
-  };
   pass.send_channel.reserve(topology.sends.size());
   for (const auto& send : topology.sends) {
-    const auto channel = channel_to(send.peer);
+    const auto channel = channel_to(pass, send.peer);
     pass.send_channel.push_back(channel);
     if (channel != Pass::to_lost) ++pass.channels[channel].unanswered;
   }
   pass.recv_channel.reserve(topology.recvs.size());
-  for (const auto& recv : topology.recvs) {
-    const auto channel = channel_to(recv.peer);
-    pass.recv_channel.push_back(channel);
-    if (channel != Pass::to_lost) ++pass.channels[channel].unfired;
-  }
+  for (const auto& recv : topology.recvs) pass.recv_channel.push_back(channel_to(pass, recv.peer));
   pass.nulled.resize(topology.sends.size());
   pass.send_order.resize(topology.sends.size());
   std::iota(pass.send_order.begin(), pass.send_order.end(), 0);
@@ -128,6 +119,20 @@ void Passes::make_channels(Pass& pass, const Snapshot& snapshot) {
   if (!std::is_sorted(pass.send_order.begin(), pass.send_order.end(), by_pair)) {
     std::sort(pass.send_order.begin(), pass.send_order.end(), by_pair);
   }
+}
+
+/// What counts what goes to that worker and comes from it; to_lost if it was left out. FAST has to count all of it,
+/// also with one that was met later.
+uint32_t Passes::channel_to(Pass& pass, base::Rank peer) const {
+  const auto& peers = pass.peers;
+  if (peer == self_) return static_cast<uint32_t>(peers.size());
+  const auto at = std::lower_bound(peers.begin(), peers.end(), peer);
+  if (at != peers.end() && *at == peer) return static_cast<uint32_t>(at - peers.begin());
+  if (!pass.fast || contains(pass.left_out, peer)) return Pass::to_lost;
+  auto channel = static_cast<uint32_t>(peers.size()) + 1;
+  while (channel < pass.channels.size() && pass.channels[channel].peer != peer) ++channel;
+  if (channel == pass.channels.size()) pass.channels.emplace_back().peer = peer;
+  return channel;
 }
 
 void Passes::answer_unreached(Pass& pass, Effects& out) {
@@ -139,18 +144,12 @@ void Passes::answer_unreached(Pass& pass, Effects& out) {
     if (pass.send_channel[send] == Pass::to_lost && !faults_.wait_for_lost) answer_send(pass, send, {});
   }
   for (const auto& recv : topology.unreached) {
-    if (recv.peer != self_ && !std::binary_search(pass.peers.begin(), pass.peers.end(), recv.peer)) continue;  // lost
+    if (channel_to(pass, recv.peer) == Pass::to_lost) continue;
     if (pass.fast && !recv.gradient) {
       // Its send waits for ever, so there is nothing to wait for.
       return accuse(pass, recv.pair, out);
     }
-    if (faults_.drop_nulls) continue;
-    if (recv.peer == self_) {
-      answer_own(pass, recv.pair, no_node, {}, out);
-    } else {
-      const auto at = std::lower_bound(pass.peers.begin(), pass.peers.end(), recv.peer);
-      queue_answer(pass, static_cast<uint32_t>(at - pass.peers.begin()), {recv.pair}, {});
-    }
+    if (!faults_.drop_nulls) answer_null(pass, recv.pair, recv.peer, out);
   }
 }
 
@@ -195,6 +194,7 @@ void Passes::on_message(base::Rank from, PassMessage&& message, Effects& out) {
       if (message.kind == PassKind::Done) {
         pass->ballot.done(from, message);
       } else {
+        pass->blamed = false;  // Something has moved.
         pass->ballot.report(from, message);
       }
       decide(*pass, out);
@@ -208,6 +208,11 @@ void Passes::on_message(base::Rank from, PassMessage&& message, Effects& out) {
     case PassKind::Those:
       if (pass && pass->state == PassState::Running && !message.answers.empty()) {
         accuse(*pass, message.answers.front().pair, out);
+      }
+      break;
+    case PassKind::Claim:
+      if (pass && (pass->state == PassState::Running || pass->state == PassState::Done)) {
+        on_claim(*pass, from, message.answers, out);
       }
       break;
     case PassKind::Fail:
@@ -275,36 +280,6 @@ void Passes::ran(PassId id, NodeIndex node, Effects& out, bool live) {
 
 void Passes::fail(PassId id, PassFailure failure, Effects& out) {
   if (Pass* const pass = find(id)) abort_or_ask(*pass, failure, out);
-  purge();
-}
-
-void Passes::late_recv(PairId pair, base::Rank peer, Effects& out, const std::function<bool(PassId)>& concerned) {
-  if (faults_.ignore_late_recvs) return;
-  for (auto& pass : passes_) {
-    if (pass.state == PassState::Early || pass.state == PassState::Ended || pass.fast) continue;
-    if (concerned && !concerned(pass.id)) continue;
-    pass.met_later.push_back(peer);
-    if (peer != self_) {
-      auto null = message(pass, PassKind::Grads);
-      null.answers.push_back({pair});
-      out.messages.push_back({peer, std::move(null)});
-    } else if (pass.state == PassState::Scanning) {
-      pass.early_nulls.push_back(pair);
-    } else {
-      answer_own(pass, pair, no_node, {}, out);
-      go_on(pass, out);
-    }
-  }
-  purge();
-}
-
-void Passes::null_send(PairId pair, Effects& out) {
-  for (auto& pass : passes_) {
-    if (pass.state == PassState::Scanning) pass.early_nulls.push_back(pair);
-    if (pass.state != PassState::Running) continue;
-    give_up_send(pass, pair);
-    go_on(pass, out);
-  }
   purge();
 }
 

@@ -77,9 +77,11 @@ class Passes {
   /// A node threw, or at the root: whoever waits for the pass has given up.
   void fail(PassId pass, PassFailure failure, Effects& out);
 
-  /// A forward message from `peer` was recorded. Every pass that began before answers it with null, if it is one that
-  /// `concerned` says yes to (not the one that the message itself belongs to under create_graph, for example).
-  void late_recv(PairId pair, base::Rank peer, Effects& out, const std::function<bool(PassId)>& concerned = {});
+  /// A message from `peer` was recorded: of the forward pass, or a `gradient` that another pass has brought. Every pass
+  /// that began before answers it with null, if it is one that `concerned` says yes to (not the one that brought it,
+  /// for example); but in FAST not a call, which the pass does not use.
+  void late_recv(PairId pair, base::Rank peer, bool gradient, Effects& out,
+                 const std::function<bool(PassId)>& concerned = {});
   /// A call failed: nobody will answer its send, so we do.
   void null_send(PairId pair, Effects& out);
 
@@ -119,6 +121,7 @@ class Passes {
   void begin_here(Pass& pass, base::Rank by, PassMessage& message, Effects& out);
   void go_on(Pass& pass, Effects& out);
   void make_channels(Pass& pass, const Snapshot& snapshot);
+  uint32_t channel_to(Pass& pass, base::Rank peer) const;
   void answer_unreached(Pass& pass, Effects& out);
   bool is_dropped(const std::vector<PassId>& within, PassFailure& failure) const;
   void on_late(base::Rank from, const PassMessage& message, const Tombstone& tombstone, Effects& out);
@@ -127,6 +130,7 @@ class Passes {
   void on_grads(Pass& pass, base::Rank from, const PassMessage& message, Effects& out);
   void answer_recv(Pass& pass, uint32_t recv, Effects& out);
   void answer_own(Pass& pass, PairId pair, NodeIndex recv, std::span<const TensorState> states, Effects& out);
+  void answer_null(Pass& pass, PairId pair, base::Rank peer, Effects& out);
   void answer_send(Pass& pass, uint32_t send, std::span<const TensorState> states);
   void queue_answer(Pass& pass, uint32_t channel, Answer answer, std::span<const uint8_t> live);
   void give_up_send(Pass& pass, PairId pair);
@@ -140,9 +144,6 @@ class Passes {
   void commit(Pass& pass, Effects& out);
   void commit_outer(const std::vector<PassId>& within, Effects& out);
   void end_inner(PassId outer, bool committed, const PassFailure& failure, Effects& out);
-  void blame(Pass& pass, base::Rank peer, Effects& out);
-  void reply_unknown(Pass& pass, base::Rank from, const std::vector<Answer>& calls, Effects& out);
-  void accuse(Pass& pass, PairId unused, Effects& out);
   void abort(Pass& pass, const PassFailure& failure, Effects& out, const base::Rank* not_to = nullptr);
   void abort_or_ask(Pass& pass, const PassFailure& failure, Effects& out, const base::Rank* not_to = nullptr);
   void lost_during(Pass& pass, base::Rank worker, Effects& out);
@@ -153,6 +154,12 @@ class Passes {
   void on_over(Pass& pass, base::Rank from, const PassMessage& message, Effects& out);
   void end(Pass& pass, bool committed, const PassFailure& failure, Effects& out);
   void decided(PassId pass, const uint64_t* reader, Effects& out);
+
+  // blame.cpp: what FAST waits for in vain.
+  void blame(Pass& pass, base::Rank peer, Effects& out);
+  void reply_unknown(Pass& pass, base::Rank from, const std::vector<Answer>& calls, Effects& out);
+  void on_claim(Pass& pass, base::Rank from, const std::vector<Answer>& gradients, Effects& out);
+  void accuse(Pass& pass, PairId unused, Effects& out);
 
   PassMessage message(const Pass& pass, PassKind kind) const;
   void open(const Pass& pass, PassMessage& message) const;

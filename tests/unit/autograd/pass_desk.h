@@ -26,10 +26,10 @@ class Shape {
     topology_->first_link.push_back(static_cast<uint32_t>(topology_->links.size()));
     return topology_->size() - 1;
   }
-  NodeIndex send(uint64_t id, int to, std::vector<Link> links) {
+  NodeIndex send(uint64_t id, int to, std::vector<Link> links, bool gradient = false) {
     const auto tensors = static_cast<uint32_t>(links.size());
     const auto index = node(Role::Send, std::move(links));
-    topology_->sends.push_back({index, pair(id), rank(to), tensors});
+    topology_->sends.push_back({index, pair(id), rank(to), tensors, gradient});
     return index;
   }
   NodeIndex recv(uint64_t id, int from, uint32_t tensors = 1) {

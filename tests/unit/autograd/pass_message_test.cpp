@@ -20,6 +20,7 @@ PassMessage sample(PassKind kind) {
       break;
     case PassKind::Which:
     case PassKind::Those:
+    case PassKind::Claim:
       message.answers = {{PairId(9)}, {PairId(10)}};
       break;
     case PassKind::Grads:
@@ -29,12 +30,12 @@ PassMessage sample(PassKind kind) {
     case PassKind::Done:
       message.peers = {base::Rank(0), base::Rank(65535)};
       message.left_out = {base::Rank(7)};
-      message.channels = {{base::Rank(7), 1, 2, 0, 0}};
+      message.channels = {{base::Rank(7), 1, 2, 0}};
       break;
     case PassKind::Report:
       message.number = 12;
       message.complete = true;
-      message.channels = {{base::Rank(1), 2, 3, 4, 5}};
+      message.channels = {{base::Rank(1), 2, 3, 4}};
       message.left_out = {base::Rank(7)};
       break;
     case PassKind::Blame:

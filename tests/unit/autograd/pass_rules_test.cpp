@@ -141,7 +141,7 @@ TEST(PassRules, AForwardMessageAfterTheStartIsNulledAtOnceAndItsSenderIsNotNamed
   Desk desk(1);
   desk.start(of_zero, 0, Shape().snapshot({}, {0}));
   EXPECT_THAT(desk.sent(PassKind::Done), ElementsAre(0)) << "nothing to do";
-  desk.passes.late_recv(pair(9), rank(3), desk.out);
+  desk.passes.late_recv(pair(9), rank(3), /*gradient=*/false, desk.out);
   EXPECT_THAT(desk.sent(PassKind::Grads), ElementsAre(3)) << "done or not, its sender may wait";
   EXPECT_EQ(desk.first(PassKind::Done)->peers, std::vector{rank(0)});
 }
@@ -151,7 +151,7 @@ TEST(PassRules, AForwardMessageOfThePassItselfIsNotNulledForIt) {
   desk.start(of_zero, 0, Middle().shape.snapshot());
   desk.start({rank(0), 2}, 0, Middle().shape.snapshot());
   desk.forget();
-  desk.passes.late_recv(pair(9), rank(2), desk.out, [&](PassId pass) { return pass != of_zero; });
+  desk.passes.late_recv(pair(9), rank(2), /*gradient=*/false, desk.out, [&](PassId pass) { return pass != of_zero; });
   ASSERT_THAT(desk.sent(PassKind::Grads), ElementsAre(2));
   EXPECT_EQ(desk.first(PassKind::Grads)->pass.number, 2U);
 }
@@ -244,6 +244,82 @@ TEST(PassRules, FastFailsAtOnceWhereACallIsNotUsedAndNamesIt) {
   desk.passes.scanned(pass, shape.snapshot({{leaf, 0}}), desk.out);
   ASSERT_EQ(desk.out.endings.size(), 1U);
   EXPECT_THAT(desk.out.endings[0].failure.what, HasSubstr("call 5"));
+}
+
+/// Worker 1, in a FAST pass of worker 0.
+struct FastDesk : Desk {
+  FastDesk() : Desk(1) {
+    auto grads = this->grads(of_zero, 2, {tensor});
+    grads.fast = grads.opens = true;
+    hear(2, grads);
+    passes.scanned(of_zero, Middle().shape.snapshot(), out);
+    forget();
+  }
+  PassMessage claim(uint64_t id) const {
+    auto claim = message(PassKind::Claim, of_zero);
+    claim.answers.push_back({pair(id)});
+    return claim;
+  }
+  void expect_null(uint64_t id, int to) const {
+    ASSERT_THAT(sent(PassKind::Grads), ElementsAre(to));
+    EXPECT_EQ(first(PassKind::Grads)->answers[0].pair, pair(id));
+    EXPECT_EQ(first(PassKind::Grads)->answers[0].tensors, 0U);
+  }
+};
+
+TEST(PassRules, FastAnswersAnothersGradientThatCameLateOnceItsSenderClaimsIt) {
+  FastDesk desk;
+  desk.passes.late_recv(pair(9), rank(3), /*gradient=*/true, desk.out);
+  EXPECT_THAT(desk.sent(PassKind::Grads), IsEmpty()) << "its sender may take no part";
+  desk.hear(3, desk.claim(9));
+  desk.expect_null(9, 3);
+  desk.forget();
+  desk.hear(3, desk.claim(9));
+  EXPECT_THAT(desk.sent(PassKind::Grads), IsEmpty()) << "one answer is enough";
+}
+
+TEST(PassRules, FastAnswersAnothersGradientThatWasClaimedBeforeItCame) {
+  FastDesk desk;
+  desk.hear(3, desk.claim(9));
+  EXPECT_THAT(desk.sent(PassKind::Grads), IsEmpty());
+  desk.passes.late_recv(pair(9), rank(3), /*gradient=*/true, desk.out);
+  desk.expect_null(9, 3);
+}
+
+TEST(PassRules, FastReportsAgainWhereItWasDoneBeforeThat) {
+  FastDesk desk;
+  desk.run(of_zero);
+  ASSERT_THAT(desk.sent(PassKind::Report), ElementsAre(0));
+  desk.forget();
+  desk.passes.late_recv(pair(9), rank(3), /*gradient=*/true, desk.out);
+  desk.hear(3, desk.claim(9));
+  ASSERT_THAT(desk.sent(PassKind::Report), ElementsAre(0));
+  const auto& report = *desk.first(PassKind::Report);
+  EXPECT_TRUE(report.complete);
+  EXPECT_EQ(report.number, 2U);
+  const auto to_three = [](const ChannelReport& channel) { return channel.peer == rank(3) && channel.sent == 1; };
+  EXPECT_TRUE(std::any_of(report.channels.begin(), report.channels.end(), to_three));
+}
+
+TEST(PassRules, FastAsksForCallsByNameAndClaimsGradients) {
+  Desk desk(1);
+  Shape shape;
+  const auto leaf = shape.node(Role::Leaf);
+  shape.send(2, 2, {{leaf}});
+  shape.send(3, 2, {{leaf}}, /*gradient=*/true);
+  auto start = desk.message(PassKind::Start, of_zero);
+  start.fast = true;
+  desk.hear(0, start);
+  desk.passes.scanned(of_zero, shape.snapshot(), desk.out);
+  auto blame = desk.message(PassKind::Blame, of_zero);
+  blame.blamed = rank(2);
+  desk.hear(0, blame);
+  ASSERT_THAT(desk.sent(PassKind::Which), ElementsAre(2));
+  ASSERT_EQ(desk.first(PassKind::Which)->answers.size(), 1U);
+  EXPECT_EQ(desk.first(PassKind::Which)->answers[0].pair, pair(2));
+  ASSERT_THAT(desk.sent(PassKind::Claim), ElementsAre(2));
+  ASSERT_EQ(desk.first(PassKind::Claim)->answers.size(), 1U);
+  EXPECT_EQ(desk.first(PassKind::Claim)->answers[0].pair, pair(3));
 }
 
 TEST(PassRules, FastAnswersAGradientOfAnEarlierPassWithNullWhereItIsNotUsed) {

@@ -13,15 +13,23 @@ namespace {
 
 PassFailure failure_of(base::Rank culprit, const base::Status& why) { return {why.code(), culprit, why.message()}; }
 
+constexpr std::string_view layer = "[autograd] ";
+
+/// Of what went wrong: said once it is enough.
+std::string without_layer(const std::string& what) { return what.substr(what.starts_with(layer) ? layer.size() : 0); }
+
 /// As the one who began it reads it.
 std::string message_of(const LocalContext& context, const Part& part) {
-  constexpr std::string_view layer = "[autograd] ";  // Of what went wrong; said once it is enough.
-  std::string_view what = part.failure.what;
-  if (what.starts_with(layer)) what.remove_prefix(layer.size());
   const auto& group = context.group();
   return std::string(layer) + "backward pass " + std::to_string(part.id.number) + " of " + group.name_of(part.id.root) +
          " in context " + std::to_string(context.id().value) + " failed at " + group.name_of(part.failure.culprit) +
-         ": " + std::string(what);
+         ": " + without_layer(part.failure.what);
+}
+
+void raise(const LocalContext& context, const base::Status& status) {
+  if (status.ok()) return;
+  throw Error(std::string(layer) + "gradients of context " + std::to_string(context.id().value) + " at " +
+              context.group().name_of(context.group().self) + ": " + without_layer(status.message()));
 }
 
 /// What others have to come to before a part goes on, if anything.
@@ -187,22 +195,25 @@ void Backward::wait_until_settled(const std::shared_ptr<LocalContext>& context) 
 
 GradientStore Backward::gradients(const std::shared_ptr<LocalContext>& context) {
   wait_until_settled(context);
-  auto gradients = context->gradients();
+  GradientStore gradients;
+  if (const auto sums = context->sums()) raise(*context, sums->read(gradients));
   gradients.wait_here();
   return gradients;
 }
 
 at::Tensor Backward::gradient(const std::shared_ptr<LocalContext>& context, const at::Tensor& leaf) {
   wait_until_settled(context);
-  auto [gradient, ready] = context->gradient(leaf);
-  ready.wait_here(gradient);
-  return gradient;
+  std::pair<at::Tensor, Ready> found;
+  if (const auto sums = context->sums()) raise(*context, sums->read(leaf, found));
+  found.second.wait_here(found.first);
+  return std::move(found.first);
 }
 
 // --- Running a part ---
 
 void Backward::begin_part(const std::shared_ptr<LocalContext>& context, Work::Begun& begun) {
   auto& part = *begun.part;
+  if (const auto sums = context->sums()) sums->add_up();
   auto status = part.options_status;
   if (part.options.deterministic) {
     // The order of sums is that of the plan's numbers, which are given in the order of entries.

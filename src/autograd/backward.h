@@ -55,6 +55,7 @@ class Backward {
   void run_within(const RunningPass& outer, const std::vector<at::Tensor>& gradients,
                   const std::function<std::vector<at::Tensor>()>& compute);
   /// The gradients of all passes that had ended at their roots before this was called.
+  /// Throws if those of a leaf cannot be added up.
   GradientStore gradients(const std::shared_ptr<LocalContext>& context);
   /// One of them; undefined if there is none.
   at::Tensor gradient(const std::shared_ptr<LocalContext>& context, const at::Tensor& leaf);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "autograd/engine/accumulate.h"
+#include "base/check.h"
 #include "wire/device.h"
 
 namespace farad::autograd {
@@ -31,6 +32,9 @@ void GradientStore::add(LeafGradient more, bool differentiable) {
   }
   auto& sum = entries_[place].second;
   auto& ready = ready_[place];
+  // Libtorch would repeat the smaller one.
+  FARAD_CHECK(sum.sizes() == more.gradient.sizes(), "[autograd] a leaf has gradients of size ", sum.sizes(), " and of ",
+              more.gradient.sizes(), " from two passes, which cannot be added up: it was given other data in between");
   // Whichever thread hears that the pass is over comes here: its own streams have nothing to do with this.
   std::optional<c10::StreamGuard> aside;
   at::Tensor before;  // Held, so that the sum is another tensor: somebody's stream may still read this one.

@@ -16,7 +16,8 @@ class GradientStore {
  public:
   using Entry = std::pair<at::Tensor, at::Tensor>;  ///< leaf, gradient
 
-  /// Adds to what is there for the leaf. With `differentiable` the sum is recorded by the local autograd.
+  /// Adds to what is there for the leaf. With `differentiable` the sum is recorded by the local autograd. Throws if the
+  /// two cannot be added, because the leaf has been given other data in between for example; what was there stays.
   void add(LeafGradient gradient, bool differentiable);
   /// What the calling thread's current streams are given from now on may use the gradients.
   void wait_here() const;

@@ -283,10 +283,12 @@ void LocalContext::gather(Work& work) {
     part->committed = ending.committed;
     part->failure = ending.failure;
     if (part->waiter) work.waiters.push_back(std::move(part->waiter));
-    // Before anybody can hear that the pass is over: whoever reads from then on must find them.
+    // Before anybody can hear that the pass is over: whoever reads from then on must find them. They are added up by
+    // somebody who may take his time, and may fail.
     if (ending.committed && part->evaluator) {
-      for (auto& gradient : part->evaluator->take_gradients()) {
-        gradients_.add(std::move(gradient), part->options.create_graph);
+      if (auto found_here = part->evaluator->take_gradients(); !found_here.empty()) {
+        if (!sums_) sums_ = std::make_shared<GradientSums>();
+        sums_->hand_in(std::move(found_here), part->options.create_graph);
       }
     }
   }
@@ -365,17 +367,16 @@ std::string LocalContext::describe(PairId pair) const {
 
 LocalContext::Work LocalContext::release(Keep keep) {
   Work work;
-  Recording recording;  // They end after the lock, because graphs may end with them.
-  GradientStore gradients;
+  auto remains = std::make_shared<std::pair<Recording, std::shared_ptr<GradientSums>>>();
   base::Lock lock(mutex_);
   if (std::exchange(released_, true)) return work;
   passes_.close(work.effects);
   gather(work);
-  std::swap(recording, recording_);
-  if (keep == Keep::Nothing) std::swap(gradients, gradients_);
+  std::swap(remains->first, recording_);
+  if (keep == Keep::Nothing) remains->second = std::move(sums_);
   for (auto& [node, rerun] : deferred_) work.deferred.push_back(std::move(node));
   deferred_.clear();
-  lock.unlock();
+  work.remains = std::move(remains);
   return work;
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "autograd/engine/scan.h"
-#include "autograd/gradient_store.h"
+#include "autograd/gradient_sums.h"
 #include "autograd/ids.h"
 #include "autograd/part.h"
 #include "autograd/pass/passes.h"
@@ -80,6 +80,7 @@ class LocalContext final : private Surroundings {
     std::vector<std::vector<at::Tensor>> tensors;       ///< for each of effects.messages
     std::vector<std::shared_ptr<Part>> ended;           ///< to be let go of
     std::vector<compat::Ptr<SendNode>> forgotten;       ///< likewise
+    std::shared_ptr<const void> remains;                ///< likewise, of a context that was released
     std::vector<compat::Ptr<DeferredNode>> deferred;    ///< likewise, once they have heard that the context has ended
     std::vector<std::shared_ptr<Part>> woken;           ///< whose nodes somebody has to run now ...
     std::vector<std::shared_ptr<net::Waiter>> waiters;  ///< ... if it is not one of those that wait here
@@ -135,9 +136,8 @@ class LocalContext final : private Surroundings {
   /// Whether they may be read now for certain, without asking anybody.
   bool is_settled() const EXCLUDES(mutex_);
 
-  GradientStore gradients() const EXCLUDES(mutex_);
-  /// Undefined if there is none; and when it may be used.
-  std::pair<at::Tensor, Ready> gradient(const at::Tensor& leaf) const EXCLUDES(mutex_);
+  /// What passes have found here, to be read or added up; null if that is nothing.
+  std::shared_ptr<GradientSums> sums() const EXCLUDES(mutex_);
   /// Replaces a gradient that is there.
   void set_gradient(const at::Tensor& leaf, at::Tensor gradient) EXCLUDES(mutex_);
 
@@ -174,8 +174,9 @@ class LocalContext final : private Surroundings {
   std::vector<std::pair<compat::Ptr<DeferredNode>, RerunId>> deferred_ GUARDED_BY(mutex_);
   Passes passes_ GUARDED_BY(mutex_);
   std::map<PassId, std::shared_ptr<Part>> parts_ GUARDED_BY(mutex_);
-  GradientStore gradients_ GUARDED_BY(mutex_);
-  uint64_t read_ GUARDED_BY(mutex_) = 0;  // how often somebody wanted to
+  std::set<RerunId> in_vain_ GUARDED_BY(mutex_);           // See forget().
+  std::shared_ptr<GradientSums> sums_ GUARDED_BY(mutex_);  // Null while there is none.
+  uint64_t read_ GUARDED_BY(mutex_) = 0;                   // how often somebody wanted to
   std::map<uint64_t, std::shared_ptr<net::Waiter>> readers_ GUARDED_BY(mutex_);
 };
 

@@ -79,19 +79,13 @@ LocalContext::Work LocalContext::read(const std::shared_ptr<net::Waiter>& waiter
   return work;
 }
 
-GradientStore LocalContext::gradients() const {
+std::shared_ptr<GradientSums> LocalContext::sums() const {
   base::Lock lock(mutex_);
-  return gradients_;
-}
-
-std::pair<at::Tensor, Ready> LocalContext::gradient(const at::Tensor& leaf) const {
-  base::Lock lock(mutex_);
-  return gradients_.look(leaf);
+  return sums_;
 }
 
 void LocalContext::set_gradient(const at::Tensor& leaf, at::Tensor gradient) {
-  base::Lock lock(mutex_);
-  gradients_.set(leaf, std::move(gradient));
+  if (const auto sums = this->sums()) sums->set(leaf, std::move(gradient));
 }
 
 }  // namespace farad::autograd

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/dropout.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <atomic>
 #include <memory>
@@ -162,6 +163,29 @@ TEST_P(BackwardSuite, ACheckpointThatCannotBeComputedAgainKeepsNothingAnywhere) 
     EXPECT_TRUE(eventually([&] { return recorded(group[0]) + recorded(group[1]) == 0; }))
         << group[0].debug() << group[1].debug();
   }
+}
+
+/// The pass is committed where messages are taken in, which must outlive it.
+TEST_P(BackwardSuite, CheckpointsWhoseLeafWasGivenOtherDataInBetweenAreAnErrorByName) {
+  Group group = start(2);
+  weights = leaf(-0.3);
+  const Tensor x = leaf(0.2);
+  Context context(group[0]);
+  const auto pass = [&] {
+    const auto far = [&](Tensor input) { return group[0].rpc_sync<layer>("worker1", input); };
+    context.backward({checkpoint(far, x).sum()});
+  };
+  pass();
+  EXPECT_FALSE(gradients(group[1], context.id()).empty());
+  const auto is_forgotten = [] { return !torch::autograd::impl::try_get_grad_accumulator(weights); };
+  EXPECT_TRUE(eventually(is_forgotten)) << "a graph that still leads there would have it as it was";
+  weights.set_data(at::ones({3, 2}, at::kDouble));
+  pass();
+  EXPECT_THAT(
+      message_of<Error>([&] { gradients(group[1], context.id()); }),
+      testing::AllOf(testing::HasSubstr("worker1"), testing::HasSubstr("[3, 3]"), testing::HasSubstr("[3, 2]")));
+  pass();
+  EXPECT_TRUE(context.gradient(x).defined());
 }
 
 TEST_P(BackwardSuite, ACheckpointThatUsesHalfOfItsCallsPassesInSmartAndIsNamedInFast) {

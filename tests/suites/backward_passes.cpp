@@ -104,6 +104,22 @@ TEST_P(BackwardSuite, ReadGradientsDoNotChangeWithTheNextPass) {
   expect_equal(first, b.detach());
 }
 
+TEST_P(BackwardSuite, GradientsOfALeafThatWasGivenOtherDataInBetweenAreAnErrorByName) {
+  Group group = start(2);
+  const Tensor a = leaf(1), b = leaf(2), changed = leaf(3);
+  Context context(group[0]);
+  const auto pass = [&] { context.backward({group[0].rpc_sync<multiply>("worker1", a, b).sum() + changed.sum()}); };
+  pass();
+  changed.set_data(at::ones({2, 5}, at::kDouble));
+  pass();
+  EXPECT_THAT(message_of<Error>([&] { context.gradient(changed); }),
+              AllOf(HasSubstr("worker0"), HasSubstr("context " + std::to_string(context.id())), HasSubstr("[3, 3]"),
+                    HasSubstr("[2, 5]")));
+  EXPECT_THROW(context.gradients(), Error);
+  expect_gradient(context, a, (b * 2).detach());
+  expect_equal(gradient_at(group[1], context, a), Tensor());
+}
+
 TEST_P(BackwardSuite, GradientThatWasFoundOutlivesTheListItWasFoundIn) {
   Group group = start(2);
   const Tensor a = leaf(1), b = leaf(2), other = leaf(3);

@@ -110,53 +110,6 @@ std::vector<at::Tensor> Backward::run(const std::shared_ptr<LocalContext>& conte
   return part->evaluator ? part->evaluator->take_captured() : std::vector<at::Tensor>();
 }
 
-void Backward::run_within(const RunningPass& outer, const std::vector<at::Tensor>& gradients,
-                          const std::function<std::vector<at::Tensor>()>& compute) {
-  const auto& context = outer.context;
-  auto part = std::make_shared<Part>();
-  part->options = outer.part.options;
-  part->options.retain_graph = false;
-  part->options.rerun = RerunId(make_id(context->group().self, reruns_.fetch_add(1, std::memory_order_relaxed) + 1));
-  std::vector<at::Tensor> outputs;
-  std::exception_ptr failure;
-  try {
-    const CurrentScope afresh(&contexts_, context);  // Whatever happened before, it happens at the same paths.
-    const RerunScope scope(part->options.rerun);
-    outputs = compute();
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  part->limit = outer.part.limit;
-  auto& roots = part->roots.emplace();
-  roots.all_leaves = outer.part.options.accumulate;
-  if (outer.part.is_root()) {
-    // What the outer pass is after may be used by the function, and lead nowhere else.
-    roots.all_leaves = outer.part.roots->all_leaves;
-    roots.leaves = outer.part.roots->leaves;
-    roots.captures = outer.part.roots->captures;
-  }
-  for (size_t i = 0; i < outputs.size(); i++) {
-    if (!gradients[i].defined() || !outputs[i].defined() || !outputs[i].requires_grad()) continue;
-    roots.edges.push_back(torch::autograd::impl::gradient_edge(outputs[i]));
-    roots.gradients.push_back(gradients[i]);
-  }
-  Work work;
-  if (!context->begin_within(outer.part.id, part, failure != nullptr, work)) {
-    perform(context, context->forget(part->options.rerun));
-    if (failure) std::rethrow_exception(failure);
-    throw Aborted("[autograd] the pass around it has ended");
-  }
-  if (failure) {
-    // It leads nowhere, and nobody waits for it. But whoever has heard of it forgets, when the outer pass fails, what
-    // was recorded for it.
-    perform_here(context, work);
-    std::rethrow_exception(failure);
-  }
-  complete(context, *part, std::move(work));
-  auto captured = part->evaluator->take_captured();
-  for (size_t i = 0; i < captured.size(); i++) outer.part.evaluator->add_captured(i, std::move(captured[i]));
-}
-
 /// Of a part that begins here with `work`. However this thread leaves it, the others do not wait for it for ever.
 void Backward::complete(const std::shared_ptr<LocalContext>& context, Part& part, Work&& work) {
   try {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,10 @@ class Backward {
 
   /// On the driving thread.
   void on_message(net::Peer from, wire::Message&& message);
+  /// One that says of a function which was run again in vain. On the driving thread.
+  base::Status on_vain(std::span<const char> body);
+  /// A message of passes did not go, though it was posted: a tensor in it was changed while it was written.
+  void on_unsent(net::Peer to, const wire::Message& message, const base::Status& why);
 
   /// Before a call in that context goes to that worker, which may look at gradients there. Any thread.
   void send_commits(const LocalContext& context, base::Rank to) { post(outbox_.take_commits(context, to)); }
@@ -98,6 +103,8 @@ class Backward {
   void keep(base::Rank to, Outbox::Letter letter);
   void post(std::vector<Outbox::Parcel> parcels);
   void post(Outbox::Parcel& parcel);
+  void forget(const std::shared_ptr<LocalContext>& context, RerunId rerun);
+  bool hand_over(Outbox::Parcel& parcel);
   void record_sent(LocalContext& context, base::Rank to, PassMail& mail, const std::vector<at::Tensor>& tensors);
   base::Status record_received(const std::shared_ptr<LocalContext>& context, net::Peer from, const PassMail& mail,
                                const std::vector<at::Tensor>& tensors);
@@ -113,7 +120,6 @@ class Backward {
   Contexts& contexts_;
   Recorder& recorder_;
   std::atomic<uint64_t> sent_{0};
-  std::atomic<uint64_t> reruns_{0};
   Outbox outbox_;
   // What begins a part and what goes on with it, of all passes: those of one worker are mostly of one model.
   net::Cost cost_of_beginning_, cost_of_going_on_;

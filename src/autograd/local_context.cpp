@@ -52,7 +52,8 @@ bool LocalContext::take_message(net::Peer from, Kind kind) {
 
 void LocalContext::add(compat::Ptr<SendNode> node, uint64_t call) {
   base::Lock lock(mutex_);
-  if (!released_) recording_.add(std::move(node), call);
+  if (released_ || in_vain_.contains(node->passage().rerun)) return;
+  recording_.add(std::move(node), call);
 }
 
 bool LocalContext::add(compat::Ptr<DeferredNode> node, RerunId rerun) {
@@ -113,10 +114,10 @@ bool LocalContext::begin(bool fast, std::string options, std::shared_ptr<Part> p
   return true;
 }
 
-bool LocalContext::begin_within(PassId outer, std::shared_ptr<Part> part, bool smart, Work& work) {
+bool LocalContext::begin_within(PassId outer, std::shared_ptr<Part> part, Work& work) {
   base::Lock lock(mutex_);
   if (released_) return false;
-  part->id = passes_.begin_within(outer, encode(part->options), work.effects, smart);
+  part->id = passes_.begin_within(outer, encode(part->options), work.effects);
   if (part->id.number == 0) return false;
   parts_.emplace(part->id, part);
   gather(work);
@@ -135,7 +136,7 @@ LocalContext::Work LocalContext::scanned(Part& part, const Snapshot& snapshot) {
 
 std::optional<LocalContext::Work> LocalContext::add(PairId pair, Recording::Received received) {
   base::Lock lock(mutex_);
-  if (released_) return {};
+  if (released_ || in_vain_.contains(received.rerun)) return {};
   if (passes_.active() == 0) {
     recording_.add(pair, std::move(received));
     return {};
@@ -186,11 +187,13 @@ LocalContext::Work LocalContext::drop_now(compat::Ptr<SendNode>& node, PairId pa
   return work;
 }
 
-LocalContext::Work LocalContext::forget(RerunId rerun) {
-  Work work;
+std::vector<base::Rank> LocalContext::forget(RerunId rerun, Work& work) {
   base::Lock lock(mutex_);
+  if (released_ || !in_vain_.insert(rerun).second) return {};
   forget_now(rerun, work);
-  return work;
+  auto others = peers_.met();
+  std::erase(others, group_->self);
+  return others;
 }
 
 void LocalContext::forget_now(RerunId rerun, Work& work) {

@@ -94,9 +94,10 @@ class LocalContext final : private Surroundings {
   /// A pass begins here, as its root. False if the context is released.
   [[nodiscard]] bool begin(bool fast, std::string options, std::shared_ptr<Part> part, Work& work) EXCLUDES(mutex_);
   /// The same for a pass that a node of `outer` begins, while it runs here. False if that one has ended.
-  [[nodiscard]] bool begin_within(PassId outer, std::shared_ptr<Part> part, bool smart, Work& work) EXCLUDES(mutex_);
-  /// What was recorded for a pass that will not begin.
-  Work forget(RerunId rerun) EXCLUDES(mutex_);
+  [[nodiscard]] bool begin_within(PassId outer, std::shared_ptr<Part> part, Work& work) EXCLUDES(mutex_);
+  /// That one was run again in vain: what was recorded for it goes, and what comes is not recorded. Returns those who
+  /// may have more of it; nobody if that was heard before.
+  std::vector<base::Rank> forget(RerunId rerun, Work& work) EXCLUDES(mutex_);
   /// What Work::begun asked for.
   Work scanned(Part& part, const Snapshot& snapshot) EXCLUDES(mutex_);
   /// A recv, and an answer of null for the passes that came before it (but for the one it belongs to). Most often there

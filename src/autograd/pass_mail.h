@@ -23,6 +23,10 @@ wire::Message encode(const std::vector<PassMail>& mails, std::vector<at::Tensor>
 base::Status decode(const wire::Message& message, std::vector<PassMail>& mails);
 
 /// The first byte of a body tells what it is.
-enum class Mail : char { Pass = 1, News = 2 };
+enum class Mail : char {
+  Pass = 1,
+  News = 2,  ///< of contexts
+  Vain = 3,  ///< of a function that was run again in vain: nobody is to keep what was recorded for it
+};
 
 }  // namespace farad::autograd

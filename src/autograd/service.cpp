@@ -68,6 +68,9 @@ void Service::on_message(net::Peer from, wire::Message&& message) {
   } else if (what == static_cast<char>(Mail::News)) {
     const auto status = contexts_.on_news(from, std::span(message.body).subspan(1));
     if (!status.ok()) warn_(status);
+  } else if (what == static_cast<char>(Mail::Vain)) {
+    const auto status = backward_.on_vain(message.body);
+    if (!status.ok()) warn_(status);
   } else {
     warn_({base::Code::Protocol,
            "[autograd] a message that is none, of " + std::to_string(message.body.size()) + " bytes"});

@@ -165,6 +165,42 @@ TEST_P(BackwardSuite, ACheckpointThatCannotBeComputedAgainKeepsNothingAnywhere) 
   }
 }
 
+static Door* held;
+static std::atomic<bool> waiting{false};
+
+/// Calls further, and waits at the door when it is run again.
+Tensor checkpoint_behind_the_door(Tensor x) {
+  return checkpoint(
+      [](Tensor input) {
+        const auto y = Worker::current().rpc_sync<layer>("worker2", input);
+        if (waiting) held->pass();
+        return y;
+      },
+      x);
+}
+
+TEST_P(BackwardSuite, ACheckpointWhosePassEndsWhileItIsComputedAgainKeepsNothingAnywhere) {
+  for (const auto mode : {Mode::Smart, Mode::Fast}) {
+    Door door;
+    held = &door;
+    Group group = start(3);
+    weights = leaf(-0.3);
+    {
+      Context context(group[0]);
+      const auto loss = group[0].rpc_sync<checkpoint_behind_the_door>("worker1", leaf(0.2)).sum();
+      waiting = true;
+      EXPECT_THROW(context.backward({loss}, {.mode = mode, .timeout = std::chrono::milliseconds(200)}), Aborted);
+      ASSERT_TRUE(door.has_come());
+      EXPECT_TRUE(eventually([&] { return group[1].debug().contexts.at(0).passes.empty(); }));
+      waiting = false;
+      EXPECT_GT(recorded(group[2]), 0u) << "or this shows nothing";
+      door.open();
+      EXPECT_TRUE(eventually([&] { return recorded(group[2]) == 0; })) << group[2].debug();
+    }
+    EXPECT_TRUE(no_context_is_left(group));
+  }
+}
+
 /// The pass is committed where messages are taken in, which must outlive it.
 TEST_P(BackwardSuite, CheckpointsWhoseLeafWasGivenOtherDataInBetweenAreAnErrorByName) {
   Group group = start(2);

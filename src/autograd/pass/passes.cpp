@@ -20,12 +20,12 @@ PassId Passes::begin(bool fast, std::string options, Effects& out) {
   return begin_root(fast, std::move(options), {}, out);
 }
 
-PassId Passes::begin_within(PassId outer, std::string options, Effects& out, bool smart) {
+PassId Passes::begin_within(PassId outer, std::string options, Effects& out) {
   const Pass* const around = find(outer);
   if (!around) return {};
   std::vector<PassId> within{outer};
   within.insert(within.end(), around->within.begin(), around->within.end());
-  return begin_root(around->fast && !smart, std::move(options), std::move(within), out);
+  return begin_root(around->fast, std::move(options), std::move(within), out);
 }
 
 PassId Passes::begin_root(bool fast, std::string options, std::vector<PassId> within, Effects& out) {

@@ -61,8 +61,7 @@ class Passes {
   /// A node of `outer`, which runs here now, wants a pass of its own. Once that is complete Effects::held says so, and
   /// the node may go on; its gradients count if and only if the outer pass's do. If it cannot be completed it ends
   /// first, with a failure, and the node has to fail as well. No pass, number 0, if the outer one has ended already.
-  /// `smart`: whatever the outer one is.
-  PassId begin_within(PassId outer, std::string options, Effects& out, bool smart = false);
+  PassId begin_within(PassId outer, std::string options, Effects& out);
   /// What Effects::scans asked for. Ignored if the pass has ended meanwhile.
   void scanned(PassId pass, const Snapshot& snapshot, Effects& out);
 

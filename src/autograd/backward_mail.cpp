@@ -110,6 +110,22 @@ base::Status Backward::record_received(const std::shared_ptr<LocalContext>& cont
                                     " answers can be differentiated, and which say " + std::to_string(mail.recorded)};
 }
 
+/// What had no tensors can go again. What had is as if it had never been sent: nobody would answer it, and its pass
+/// cannot do without.
+void Backward::on_unsent(net::Peer to, const wire::Message& message, const base::Status& why) {
+  std::vector<PassMail> mails, again;
+  if (auto status = decode(message, mails); !status.ok()) return services_.warn(status);
+  for (auto& mail : mails) {
+    if (mail.tensors() == 0) {
+      again.push_back(std::move(mail));
+    } else if (const auto context = contexts_.find(mail.message.context)) {
+      for (uint32_t k = 0; k < mail.recorded; k++) contexts_.drop(context, pair_of(mail, k));
+      fail(context, mail.message.pass, why);
+    }
+  }
+  if (!again.empty()) (void)services_.fabric.post(to.rank, encode(again, {})).status;
+}
+
 void Backward::on_message(net::Peer from, wire::Message&& message) {
   std::vector<PassMail> mails;
   if (auto status = decode(message, mails); !status.ok()) return services_.warn(status);

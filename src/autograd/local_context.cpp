@@ -219,16 +219,6 @@ LocalContext::Work LocalContext::on_lost(net::Peer peer) {
   return work;
 }
 
-LocalContext::Work LocalContext::fail_all(const base::Status& why) {
-  Work work;
-  base::Lock lock(mutex_);
-  std::vector<PassId> running;
-  for (const auto& [pass, part] : parts_) running.push_back(pass);
-  for (const auto& pass : running) passes_.fail(pass, {why.code(), group_->self, why.message()}, work.effects);
-  gather(work);
-  return work;
-}
-
 /// Here, under the lock, everything is put where its pass will look for it; what takes time is left to Backward.
 void LocalContext::gather(Work& work) {
   auto& effects = work.effects;

@@ -109,8 +109,6 @@ class LocalContext final : private Surroundings {
   /// A send that never got there.
   Work drop(PairId pair) EXCLUDES(mutex_);
   Work on_lost(net::Peer peer) EXCLUDES(mutex_);
-  /// Every pass that runs here fails.
-  Work fail_all(const base::Status& why) EXCLUDES(mutex_);
   /// What came of a deferred node.
   Work completed(Part& part, Part::Completion completion) EXCLUDES(mutex_);
   /// What a thread that runs a part does next: feed it `arrivals` and `completions`, then run `node`; none of it if it

@@ -23,7 +23,6 @@ size_t PassMail::tensors() const {
 wire::Message encode(const std::vector<PassMail>& mails, std::vector<at::Tensor> tensors) {
   wire::Message message;
   message.kind = static_cast<uint8_t>(rpc::Kind::Above);
-  message.tag = static_cast<uint64_t>(mails.front().message.context.value);  // for whoever hears that it did not go
   message.tensors = std::move(tensors);
   auto& body = message.body;
   body.reserve(1 + mails.size() * usual_bytes);

@@ -77,9 +77,10 @@ void Service::on_message(net::Peer from, wire::Message&& message) {
   }
 }
 
-void Service::on_unsent(net::Peer, uint64_t tag, const base::Status& why) {
-  const auto context = contexts_.find(ContextId(static_cast<int64_t>(tag)));
-  if (context) backward_.perform(context, context->fail_all(why));
+void Service::on_unsent(net::Peer to, const wire::Message& message, const base::Status& why) {
+  if (!message.body.empty() && message.body[0] == static_cast<char>(Mail::Pass)) {
+    backward_.on_unsent(to, message, why);
+  }
 }
 
 void Service::on_lost(net::Peer peer, const base::Status&) { contexts_.on_lost(peer); }

@@ -34,7 +34,7 @@ class Service final : public rpc::Interceptor {
   void on_late_result(net::Peer from, std::span<const char> note) override;
   void on_unsent_reply(net::Peer to, uint64_t call) override;
   void on_message(net::Peer from, wire::Message&& message) override;
-  void on_unsent(net::Peer to, uint64_t tag, const base::Status& why) override;
+  void on_unsent(net::Peer to, const wire::Message& message, const base::Status& why) override;
   void on_lost(net::Peer peer, const base::Status& why) override;
   void close() override { contexts_.close(); }
 

@@ -174,7 +174,7 @@ void Agent::on_unsent(net::Peer to, const wire::Message& message, const Status& 
     (void)fabric_->post(to.rank, encode_failure(tag, failure)).status;
     if (auto* above = host_.above()) above->on_unsent_reply(to, tag);
   } else if (kind == Kind::Above) {
-    if (auto* above = host_.above()) above->on_unsent(to, tag, why);
+    if (auto* above = host_.above()) above->on_unsent(to, message, why);
   }
 }
 

@@ -70,7 +70,7 @@ class Interceptor {
 
   /// What other workers' layer of this kind has sent. On the driving thread.
   virtual void on_message(net::Peer from, wire::Message&& message) = 0;
-  virtual void on_unsent(net::Peer to, uint64_t tag, const base::Status& why) = 0;
+  virtual void on_unsent(net::Peer to, const wire::Message& message, const base::Status& why) = 0;
   virtual void on_lost(net::Peer peer, const base::Status& why) = 0;
 
   /// The worker ends, and nothing comes any more: functions that wait for this layer must not wait any longer.

@@ -283,6 +283,38 @@ uint64_t life_at(Worker& worker, const Context& context) {
   return detail::WorkerCore::of(worker).gradients().contexts().find(autograd::ContextId(context.id()))->life();
 }
 
+/// What a message of gradients that were recorded leaves behind if it does not go after all: nothing.
+TEST(GradientsThatDidNotGo, FailTheirPassAndAreWaitedForByNoOther) {
+  Group group("local", 2);
+  weights = leaf(3);
+  fails = false;
+  const Tensor a = leaf(1);
+  Context context(group[0]);
+  const auto y = group[0].rpc_sync<brittle>("worker1", a).sum();
+  grad(context, {y}, {a}, {.create_graph = true});
+  auto& there = detail::WorkerCore::of(group[1]).gradients();
+  const auto sends = [&] { return there.contexts().find(autograd::ContextId(context.id()))->look().entries.sends; };
+  const auto before = sends();
+  ASSERT_EQ(before.size(), 2u) << "the result, and the gradient of the argument";
+  const auto& gradient = before.back()->passage();
+  ASSERT_TRUE(gradient.gradient);
+
+  autograd::PassMail mail, other;
+  mail.living = other.living = true;
+  mail.pair = gradient.pair;
+  mail.recorded = 1;
+  mail.message.kind = autograd::PassKind::Grads;
+  mail.message.context = other.message.context = autograd::ContextId(context.id());
+  mail.message.pass = other.message.pass = {base::Rank(0), 1};
+  mail.message.answers.emplace_back().tensors = 1;
+  mail.message.states = {autograd::TensorState::Tensor};
+  other.message.kind = autograd::PassKind::Commit;
+  there.on_unsent({base::Rank(0), {}}, autograd::encode({mail, other}, {at::ones({3, 3})}),
+                  {base::Code::Invalid, "it was changed"});
+  EXPECT_EQ(sends().size(), 1u);
+  context.backward({y});
+}
+
 static Tensor kept_loss;
 void keep_loss(Tensor x) { kept_loss = (x * x).sum(); }
 

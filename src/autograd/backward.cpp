@@ -73,6 +73,14 @@ class Backward::Turn {
 
 thread_local Backward::Turn* Backward::Turn::here_ = nullptr;
 
+thread_local bool Backward::is_timer_ = false;
+
+void Backward::run_on_timer(const std::function<void()>& task) {
+  is_timer_ = true;
+  task();
+  is_timer_ = false;
+}
+
 /// What is to be sent meanwhile goes at its end, as one message to each worker, if that has been short so far. Should
 /// it last this time, what was kept goes within a moment all the same: see keep().
 template <class Task>
@@ -296,9 +304,10 @@ Backward::Work Backward::timed_out(LocalContext& context, const Part& part) {
 // --- What a pass wants done ---
 
 void Backward::perform(const std::shared_ptr<LocalContext>& context, Work&& work) {
-  if (work.is_light()) return perform_light(context, work);
-  // What takes long is not done where messages are taken in.
-  if (!services_.fabric.driver().driving_here()) return perform_here(context, work);
+  const bool ends_graphs = is_timer_ && work.has_graphs();
+  if (work.is_light() && !ends_graphs) return perform_light(context, work);
+  // What takes long is not done where messages are taken in, nor by the timer.
+  if (!is_timer_ && !services_.fabric.driver().driving_here()) return perform_here(context, work);
   perform_light(context, work);
   auto& cost = work.begun.empty() ? cost_of_going_on_ : cost_of_beginning_;
   services_.run(cost, [this, context, &cost, work = std::make_shared<Work>(std::move(work))] {
@@ -348,7 +357,7 @@ void Backward::send(const std::shared_ptr<LocalContext>& context, Effects::Outgo
 /// about; and nobody has to send commits.
 void Backward::keep(base::Rank to, Outbox::Letter letter) {
   const bool commit = letter.message.kind == PassKind::Commit;
-  if (outbox_.keep(to, std::move(letter))) services_.later([this] { send_all(); });
+  if (outbox_.keep(to, std::move(letter))) services_.later([this] { run_on_timer([this] { send_all(); }); });
   if (commit) post(outbox_.take_if_many(to));
 }
 

@@ -73,6 +73,10 @@ class Backward {
   /// What waits for others to go with it goes. Any thread.
   void send_all() { post(outbox_.take_all()); }
 
+  /// `task` on the timer's thread, which must not wait: neither for a device nor for the end of a graph. Such is left
+  /// to the executor.
+  void run_on_timer(const std::function<void()>& task);
+
   /// How many messages of passes this worker has sent. Any thread.
   uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
 
@@ -116,6 +120,8 @@ class Backward {
   void fail(const std::shared_ptr<LocalContext>& context, PassId pass, const base::Status& why);
   Work timed_out(LocalContext& context, const Part& part);
 
+  static thread_local bool is_timer_;  // See run_on_timer().
+
   const Services services_;
   Contexts& contexts_;
   Recorder& recorder_;
@@ -123,6 +129,7 @@ class Backward {
   Outbox outbox_;
   // What begins a part and what goes on with it, of all passes: those of one worker are mostly of one model.
   net::Cost cost_of_beginning_, cost_of_going_on_;
+  const net::Cost unknown_cost_;  // Of what is always left to the executor.
 };
 
 }  // namespace farad::autograd

@@ -38,7 +38,19 @@ PairId pair_of(const PassMail& mail, uint32_t number) { return PairId(mail.pair.
 }  // namespace
 
 void Backward::post(std::vector<Outbox::Parcel> parcels) {
-  for (auto& parcel : parcels) post(parcel);
+  for (auto& parcel : parcels) {
+    if (!is_timer_ || !hand_over(parcel)) post(parcel);
+  }
+}
+
+/// What lies on a device has to be waited for. What does not goes at once, however busy the executor is.
+bool Backward::hand_over(Outbox::Parcel& parcel) {
+  const auto lies_there = [](const Outbox::Letter& letter) {
+    return std::any_of(letter.tensors.begin(), letter.tensors.end(), wire::is_on_device);
+  };
+  if (std::none_of(parcel.letters.begin(), parcel.letters.end(), lies_there)) return false;
+  services_.run(unknown_cost_, [this, kept = std::make_shared<Outbox::Parcel>(std::move(parcel))] { post(*kept); });
+  return true;
 }
 
 /// One message. If a tensor in it is changed while it is written then it does not go, and its context hears of it; so

@@ -85,7 +85,8 @@ class LocalContext final : private Surroundings {
     std::vector<std::shared_ptr<Part>> woken;           ///< whose nodes somebody has to run now ...
     std::vector<std::shared_ptr<net::Waiter>> waiters;  ///< ... if it is not one of those that wait here
 
-    bool is_light() const { return begun.empty() && woken.empty(); }  ///< nothing in it takes long
+    bool is_light() const { return begun.empty() && woken.empty(); }  ///< nothing in it takes long, but for its end:
+    bool has_graphs() const { return !ended.empty() || !forgotten.empty() || remains; }
   };
   /// Lets `change` happen, all at once, and gathers what it leads to. `change` is short and calls out nowhere. Nothing
   /// happens once the context is released.

@@ -25,7 +25,9 @@ Contexts::Services Service::services_of_contexts() {
     message.body.insert(message.body.end(), news.begin(), news.end());
     return fabric_.post(to, std::move(message)).status.ok();
   };
-  services.later = later_;
+  services.later = [this](std::function<void()> task) {
+    later_([this, task = std::move(task)] { backward_.run_on_timer(task); });
+  };
   services.perform = [this](const std::shared_ptr<LocalContext>& context, LocalContext::Work&& work) {
     backward_.perform(context, std::move(work));
   };

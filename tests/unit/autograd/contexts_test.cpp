@@ -2,6 +2,7 @@
 
 #include "autograd/contexts.h"
 
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -317,6 +318,24 @@ TEST(Contexts, CountTheirPassesAnewInAnotherLifeWhereTheyWereGivenUpAndAreMetAga
   const auto after = begin_in(*network.meet(id, 0, 1));
   EXPECT_EQ(after.number, before.number) << "for people";
   EXPECT_NE(after, before);
+}
+
+TEST(Contexts, LeaveTheirGraphsToWhoeverHasTheTimeToEndThem) {
+  Network network(1);
+  const auto context = network.at(0).make();
+  std::weak_ptr<int> watched;
+  {
+    const auto graph = std::make_shared<int>();
+    const auto sent = at::ones({1}).set_requires_grad(true) * 2;
+    sent.register_hook([graph](const at::Tensor&) {});
+    context->add(compat::make_node<SendNode>(Passage{context->id(), PairId(1), Rank(0), "forward"}, std::vector{sent}));
+    watched = graph;
+  }
+  auto work = context->release();
+  EXPECT_TRUE(work.has_graphs());
+  EXPECT_FALSE(watched.expired());
+  work = {};
+  EXPECT_TRUE(watched.expired());
 }
 
 TEST(Contexts, RefuseNewsThatAreNone) {

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 
 #include "sim/model.h"
@@ -66,9 +67,10 @@ struct Ending {
   Mode mode = Mode::Smart;  ///< of SecondOrder; FAST gives way where a call is not used
   std::vector<double> factors;
 
-  static Ending draw(net::sim::Random& random) {
+  static Ending draw(net::sim::Random& random, Flavour flavour) {
     Ending ending;
     ending.kind = static_cast<Kind>(random.below(6));
+    if (flavour.checkpoints && ending.kind == Kind::SecondOrder) ending.kind = Kind::Plain;
     if (random.chance(0.5)) ending.mode = Mode::Fast;
     for (int i = 0; i < 3; i++) ending.factors.push_back(0.5 + static_cast<double>(random.below(100)) / 50);
     return ending;
@@ -166,7 +168,8 @@ void compare(int rank, const Collected& far, const Tensors& near) {
 /// A random program, what it ends with, and its gradients in one process.
 struct Trial {
   /// `maker` is who runs it, if there are so many workers.
-  Trial(uint64_t seed, int most_workers, int maker = 0) : Trial(net::sim::Random(seed * 2 + 1), most_workers, maker) {}
+  Trial(uint64_t seed, int most_workers, int maker = 0, Flavour flavour = {})
+      : Trial(net::sim::Random(seed * 2 + 1), most_workers, maker, flavour) {}
 
   const int workers;
   const int maker;
@@ -176,24 +179,28 @@ struct Trial {
   const Parameters far;
 
   /// The same over workers, in a context that is made and ended by the current one. Throws what becomes of it.
-  void run(Worker& worker) const {
+  /// `settle`: before its last pass, which retains no graph.
+  void run(Worker& worker, const std::function<void()>& settle = {}) const {
     Context context(worker);
-    end_far(ending, run_far(model), far[maker], context);
+    const auto tensors = run_far(model);
+    if (settle) settle();
+    end_far(ending, tensors, far[maker], context);
     for (int rank = 0; rank < workers; rank++) {
       compare(rank, worker.rpc_sync<collect>(rank, context.id()), near[rank]);
     }
   }
 
  private:
-  Trial(net::sim::Random draw, int most_workers, int wanted_maker)
+  Trial(net::sim::Random draw, int most_workers, int wanted_maker, Flavour flavour)
       : workers(1 + static_cast<int>(draw.below(most_workers))),
         maker(std::min(wanted_maker, workers - 1)),
-        model(Model::draw(draw, workers)),
-        ending(Ending::draw(draw)),
+        model(Model::draw(draw, workers, flavour)),
+        ending(Ending::draw(draw, flavour)),
         near(draw_parameters(draw, workers)),
         far(copies(near)) {
     end_near(ending, run_near(model, near, maker), near[maker]);
     far_parameters = &far;
+    far_scripts = 0;
   }
   static Parameters copies(const Parameters& parameters) {
     Parameters all;
@@ -217,6 +224,35 @@ TEST(RandomModels, HaveTheGradientsOfOneProcess) {
     simulation.run([&](Worker& worker) {
       if (worker.rank() != 0) return;
       trial.run(worker);
+      expect_nothing_left(simulation, worker);
+    });
+  });
+}
+
+/// Passes of all kinds that begin wherever calls happen to come, beside each other and the forward program.
+TEST(RandomModels, HaveTheGradientsOfOneProcessWherePassesOverlap) {
+  for_each_seed(600, [](uint64_t seed) {
+    const Trial trial(seed, 8, 0, {.overlaps = true});
+    Simulation simulation(seed, {.size = trial.workers});
+    simulation.run([&](Worker& worker) {
+      if (worker.rank() != 0) return;
+      trial.run(worker, [&] {
+        EXPECT_TRUE(simulation.eventually([] { return far_scripts == 0; })) << left_everywhere(simulation, worker);
+      });
+      expect_nothing_left(simulation, worker);
+    });
+  });
+}
+
+TEST(RandomModels, HaveTheGradientsOfOneProcessWhereFunctionsAreComputedAgain) {
+  for_each_seed(600, [](uint64_t seed) {
+    const Trial trial(seed, 8, 0, {.overlaps = seed % 2 == 0, .checkpoints = true});
+    Simulation simulation(seed, {.size = trial.workers});
+    simulation.run([&](Worker& worker) {
+      if (worker.rank() != 0) return;
+      trial.run(worker, [&] {
+        EXPECT_TRUE(simulation.eventually([] { return far_scripts == 0; })) << left_everywhere(simulation, worker);
+      });
       expect_nothing_left(simulation, worker);
     });
   });

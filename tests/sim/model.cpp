@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/ScopeExit.h>
 #include <farad/autograd.h>
+#include <farad/error.h>
 #include <farad/rref.h>
 #include <farad/worker.h>
+#include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 namespace farad::test {
@@ -21,8 +24,15 @@ const T& pick(const std::vector<T>& from, uint64_t which) {
 
 // --- Drawing ---
 
-/// `awaited`: its end is waited for, so that a pass that begins in it has ended by the time gradients are compared.
-std::shared_ptr<const Script> draw_script(Random& random, int workers, int depth, bool awaited = true) {
+/// What may be in a script, because of what it is in.
+struct Around {
+  int depth = 0;
+  bool awaited = true;  ///< its end is waited for, and with it that of a pass which begins in it
+  bool again = false;   ///< it is run twice, and has to do the same both times
+};
+
+std::shared_ptr<const Script> draw_script(Random& random, int workers, Flavour flavour, Around around) {
+  const int depth = around.depth;
   auto script = std::make_shared<Script>();
   const auto steps = 1 + random.below(depth == 0 ? 4 : 9);
   for (uint64_t i = 0; i < steps; i++) {
@@ -39,16 +49,20 @@ std::shared_ptr<const Script> draw_script(Random& random, int workers, int depth
     } else if (kind == 8) {
       step.kind = random.chance(0.5) ? Kind::Detach : Kind::NoGrad;
     } else if (kind == 9) {
-      step.kind = awaited && random.chance(0.3) ? Kind::Backward : Kind::Fetch;
+      const bool may = !around.again && (around.awaited || flavour.overlaps);
+      step.kind = may && random.chance(flavour.overlaps ? 0.6 : 0.3) ? Kind::Backward : Kind::Fetch;
+      if (!flavour.overlaps || flavour.checkpoints) step.which = 0;
     } else {
       constexpr Kind calls[] = {Kind::Call,  Kind::Call,   Kind::Call,   Kind::Start, Kind::Start,
                                 Kind::Await, Kind::Silent, Kind::Remote, Kind::Fetch, Kind::Fetch};
       step.kind = calls[kind - 10];
       step.to = static_cast<int>(random.below(static_cast<uint64_t>(workers)));
-      step.lend = random.chance(0.3);
+      if (flavour.checkpoints && kind % 3 == 0) step.kind = Kind::Again;
+      step.lend = random.chance(0.3) && step.kind != Kind::Again;
       for (uint64_t n = random.below(4); n > 0; n--) step.arguments.push_back(random.below(100));
-      step.script =
-          draw_script(random, workers, depth - 1, awaited && step.kind != Kind::Start && step.kind != Kind::Remote);
+      const bool awaited = around.awaited && step.kind != Kind::Start && step.kind != Kind::Remote;
+      const bool again = around.again || step.kind == Kind::Again;
+      step.script = draw_script(random, workers, flavour, {depth - 1, awaited, again});
     }
     script->steps.push_back(std::move(step));
   }
@@ -57,6 +71,9 @@ std::shared_ptr<const Script> draw_script(Random& random, int workers, int depth
 }
 
 // --- Running ---
+
+bool creates_graph(uint64_t which) { return which % 2 == 1; }
+bool is_fast(uint64_t which) { return which % 4 >= 2; }
 
 /// Runs scripts; what is near and what is far differs only in how calls are made.
 template <class Place>
@@ -106,8 +123,10 @@ class Runner {
         if (!refs_.empty()) tensors_.push_back(place_.fetch(pick(refs_, step.left)));
         return;
       case Kind::Backward:
-        if (const auto root = left.sum(); root.requires_grad()) place_.backward(root);
+        if (const auto root = left.sum(); root.requires_grad()) place_.backward(root, step.which);
         return;
+      case Kind::Again:
+        return append(place_.again(step, arguments(step)));
     }
   }
 
@@ -152,11 +171,17 @@ struct Near {
     return Runner<Near>({parameters, step.to}, copies(arguments), refs).run(*step.script).front();
   }
   Tensor fetch(const Ref& ref) const { return ref.clone(); }
-  void backward(const Tensor& root) const { torch::autograd::backward({root}, {}, true); }
+  void backward(const Tensor& root, uint64_t which) const {
+    torch::autograd::backward({root}, {}, true, creates_graph(which));
+  }
+  Tensors again(const Step& step, const Tensors& arguments) const {
+    return Runner<Near>({parameters, self}, arguments, {}).run(*step.script);
+  }
 };
 
 using FarRef = RRef<Tensor>;
 Tensors run_here(uint64_t script, Tensors arguments, std::vector<FarRef> refs);
+Tensors run_started(uint64_t script, Tensors arguments, std::vector<FarRef> refs);
 Tensor make_here(uint64_t script, Tensors arguments, std::vector<FarRef> refs);
 
 /// Scripts live as long as the test, and all workers in one process: a number finds them.
@@ -173,15 +198,34 @@ struct Far {
     return worker->rpc_sync<run_here>(step.to, number_of(step), arguments, refs);
   }
   Started start(const Step& step, const Tensors& arguments, const std::vector<Ref>& refs) const {
-    return worker->rpc_async<run_here>(step.to, number_of(step), arguments, refs);
+    ++far_scripts;
+    return worker->rpc_async<run_started>(step.to, number_of(step), arguments, refs);
   }
   Tensors finish(const Started& started) const { return started.wait(); }
   Ref remote(const Step& step, const Tensors& arguments, const std::vector<Ref>& refs) const {
+    ++far_scripts;
     return worker->remote<make_here>(step.to, number_of(step), arguments, refs);
   }
   Tensor fetch(const Ref& ref) const { return ref.to_here(); }
-  void backward(const Tensor& root) const {
-    farad::backward(*worker, current_context_id(), {root}, {.retain_graph = true});
+  void backward(const Tensor& root, uint64_t which) const {
+    BackwardOptions options{.retain_graph = true, .create_graph = creates_graph(which)};
+    if (is_fast(which)) {
+      options.mode = Mode::Fast;
+      try {
+        return farad::backward(*worker, current_context_id(), {root}, options);
+      } catch (const Aborted& error) {
+        const std::string what = error.what();
+        if (what.find("needs every call to be used") == std::string::npos) throw;
+        EXPECT_EQ(what.find("a gradient"), std::string::npos) << what;
+      }
+      options.mode = Mode::Smart;
+    }
+    farad::backward(*worker, current_context_id(), {root}, options);
+  }
+  Tensors again(const Step& step, const Tensors& arguments) const {
+    return checkpoint([worker = worker, script = step.script](
+                          const Tensors& given) { return Runner<Far>({worker}, given, {}).run(*script); },
+                      arguments);
   }
 };
 
@@ -190,15 +234,23 @@ Tensors run_here(uint64_t script, Tensors arguments, std::vector<FarRef> refs) {
       .run(*reinterpret_cast<const Script*>(script));
 }
 
+Tensors run_started(uint64_t script, Tensors arguments, std::vector<FarRef> refs) {
+  const auto end = c10::make_scope_exit([] { --far_scripts; });
+  return run_here(script, std::move(arguments), std::move(refs));
+}
+
 Tensor make_here(uint64_t script, Tensors arguments, std::vector<FarRef> refs) {
-  return run_here(script, std::move(arguments), std::move(refs)).front();
+  return run_started(script, std::move(arguments), std::move(refs)).front();
 }
 
 }  // namespace
 
 const Parameters* far_parameters = nullptr;
+int far_scripts = 0;
 
-Model Model::draw(Random& random, int workers) { return {workers, draw_script(random, workers, 3)}; }
+Model Model::draw(Random& random, int workers, Flavour flavour) {
+  return {workers, draw_script(random, workers, flavour, {.depth = 3})};
+}
 
 Parameters draw_parameters(Random& random, int workers) {
   Parameters parameters(static_cast<size_t>(workers));

@@ -25,7 +25,8 @@ struct Step {
     Silent,    ///< a call under NoGradGuard
     Remote,    ///< the same as a call; the first result stays there, as a new reference
     Fetch,     ///< reference `left`
-    Backward,  ///< a pass that begins here, at tensor `left`
+    Backward,  ///< a pass that begins here, at tensor `left`; of `which` kind
+    Again,     ///< runs `script` here as a checkpoint, given `arguments`
   };
   Kind kind = Kind::Operate;
   uint64_t which = 0, left = 0, right = 0;
@@ -41,12 +42,18 @@ struct Script {
   std::vector<uint64_t> results;
 };
 
+/// What a model may have that not every test can do with.
+struct Flavour {
+  bool overlaps = false;     ///< passes that nobody waits for, of every kind: see far_scripts
+  bool checkpoints = false;  ///< then none of its passes may create a graph
+};
+
 /// A model over several workers that runs in one process as well, to be compared.
 struct Model {
   int workers = 1;
   std::shared_ptr<const Script> root;
 
-  static Model draw(net::sim::Random& random, int workers);
+  static Model draw(net::sim::Random& random, int workers, Flavour flavour = {});
 };
 
 /// Each worker's leaves.
@@ -65,5 +72,7 @@ std::vector<at::Tensor> run_near(const Model& model, const Parameters& parameter
 std::vector<at::Tensor> run_far(const Model& model);
 /// For the time of a test: the model's leaves at each worker.
 extern const Parameters* far_parameters;
+/// Scripts that were sent somewhere and have not ended.
+extern int far_scripts;
 
 }  // namespace farad::test

@@ -17,6 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -110,6 +111,24 @@ TEST_P(BackwardSuite, GradientsOfAFailedPassAreSeenNowhereThoughAllLeavesHadThei
   EXPECT_TRUE(gradients(group[1], context.id()).empty());
 }
 
+TEST_P(BackwardSuite, NodeThatThrowsSaysWhereItWasMadeInAnomalyMode) {
+  for (auto mode : {Mode::Smart, Mode::Fast}) {
+    Group group = start(2);
+    weights = leaf(3);
+    fails = true;
+    const auto run = [&] {
+      Context context(group[0]);
+      return backward_error(context, group[0].rpc_sync<brittle>("worker1", leaf(1)).sum(), {.mode = mode});
+    };
+    EXPECT_THAT(run(), AllOf(HasSubstr("it broke"), Not(HasSubstr("Traceback"))));
+    torch::autograd::AnomalyMode::set_enabled(true);
+    const auto told = run();
+    torch::autograd::AnomalyMode::set_enabled(false);
+    EXPECT_THAT(told, AllOf(HasSubstr("failed at worker1"), HasSubstr("Brittle"), HasSubstr("it broke"),
+                            HasSubstr("Traceback of forward call"), HasSubstr("frame #")));
+  }
+}
+
 TEST_P(BackwardSuite, HookThatThrowsIsNamed) {
   Group group = start(2);
   weights = leaf(3);
@@ -150,6 +169,8 @@ TEST_P(BackwardSuite, PassThatTakesTooLongIsGivenUp) {
   EXPECT_THAT(backward_error(context, y, {.retain_graph = true, .timeout = 50ms}),
               AllOf(HasSubstr("50 ms"), HasSubstr("context " + std::to_string(context.id()))));
   EXPECT_TRUE(context.gradients().empty());
+  EXPECT_TRUE(eventually([&] { return group[1].debug().contexts.at(0).passes.empty(); }))
+      << "whoever takes part drops it at once, also where a node still runs: " << group[1].debug();
   door.open();
   context.backward({y});
   expect_gradient(context, a, at::full_like(a, 2));
@@ -258,6 +279,7 @@ TEST_P(BackwardSuite, ContextThatEndsDuringAPassEndsThePass) {
     EXPECT_TRUE(door.has_come());
     context.reset();
     passing.join();
+    EXPECT_TRUE(no_context_is_left(group)) << "also where a node still runs: " << group[1].debug();
     door.open();
     EXPECT_THAT(text, AllOf(HasSubstr("pass 1 of worker0"), HasSubstr("context " + std::to_string(id)),
                             HasSubstr("failed at worker0: its context was released")));

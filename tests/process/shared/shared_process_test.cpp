@@ -37,8 +37,6 @@ using shared::Policy;
 using torch::nn::Linear;
 
 constexpr int64_t width = 100;  // 40 KB, so that an update takes a while.
-/// Of three who want the lock all the time each would get a third if they took turns.
-constexpr double least_share = 0.1;
 
 struct Plan {
   char name[64] = {};
@@ -133,25 +131,16 @@ TEST_F(SharedProcess, HogwildCountsEachUpdateWhateverItsElementsLose) {
   EXPECT_LE(model.snapshot().tensors[0].second.max().item<float>(), 1'500.0f);
 }
 
-TEST_F(SharedProcess, OfThoseWhoAlwaysWantTheLockEachGetsItsShare) {
-  const auto how = plan("fair");
+TEST_F(SharedProcess, WhoWantsTheLockGetsItBesideThoseWhoAlwaysDo) {
+  auto how = plan("beside");
   auto module = zeroed();
   auto model = Model::create(how.name, module, torch::optim::SGDOptions(1));
   const pid_t greedy[] = {Nursery::bear<train>(how), Nursery::bear<train>(how)};
-  ASSERT_TRUE(wait_until([&] {
-    const auto workers = model.stats().workers;
-    return workers.size() == 3 && workers[1].applied > 100 && workers[2].applied > 100;
-  }));
-  const std::vector<at::Tensor> gradients{at::full({width, width}, -1.0), at::full({width}, -1.0)};
-  const auto before = model.stats();
-  for (int i = 0; i < 1'000; ++i) model.step(gradients);
-  const auto after = model.stats();
+  ASSERT_TRUE(wait_until([&] { return model.version() > 100; }));
+  how.steps = 100;
+  EXPECT_EQ(Nursery::bury(Nursery::bear<train>(how)), 0)
+      << "it gives up if it does not get the lock within its patience";
   for (const pid_t one : greedy) Nursery::kill(one);
-  const auto all = static_cast<double>(after.version - before.version);
-  for (size_t i = 0; i < 3; ++i) {
-    const auto share = static_cast<double>(after.workers[i].applied - before.workers[i].applied) / all;
-    EXPECT_GT(share, least_share) << "worker " << i;
-  }
   const auto snapshot = model.snapshot();
   EXPECT_TRUE(all_are(snapshot, snapshot.version));
 }

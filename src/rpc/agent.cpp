@@ -54,7 +54,7 @@ Agent::~Agent() { end("the worker was destroyed"); }
 // --- Calls that we make ---
 
 uint64_t Agent::send(Rank to, detail::Outcall call, base::TimePoint since, base::TimePoint deadline,
-                     std::chrono::milliseconds timeout, Watch watch, std::function<void(Outcome)> done) {
+                     std::chrono::milliseconds timeout, Watch watch, std::function<void(Outcome&&)> done) {
   Callee callee{call.function, call.name};
   if (!call.arguments.references.empty()) {
     const auto fine = host_.references().may_lend(call.arguments.references);
@@ -123,11 +123,12 @@ detail::Packet Agent::call(Rank to, detail::Outcall call, const CallOptions& opt
   const Callee callee{call.function, call.name};
   net::Driver::Reservation reservation(fabric_->driver());
   // One pointer fits into a std::function without an allocation.
-  const uint64_t id = send(to, std::move(call), since, deadline, timeout, Watch::ByCaller, [&awaited](Outcome result) {
-    awaited.outcome = std::move(result);
-    const auto held = awaited.waiter;  // Once it is complete, our frame may be gone.
-    held->complete();
-  });
+  const uint64_t id =
+      send(to, std::move(call), since, deadline, timeout, Watch::ByCaller, [&awaited](Outcome&& result) {
+        awaited.outcome = std::move(result);
+        const auto held = awaited.waiter;  // Once it is complete, our frame may be gone.
+        held->complete();
+      });
   // Should the wait throw, nobody may write into this frame any more.
   auto withdraw = c10::make_scope_exit([&] {
     if (waiter->completed()) return;
@@ -159,7 +160,7 @@ void Agent::start(Rank to, detail::Outcall call, const CallOptions& options, std
   }
   const Callee callee{call.function, call.name};
   const uint64_t id = send(to, std::move(call), since, deadline, timeout, Watch::ByTimer,
-                           [this, to, callee, future, done = std::move(done)](Outcome outcome) {
+                           [this, to, callee, future, done = std::move(done)](Outcome&& outcome) {
                              if (auto error = error_of(outcome, to, callee)) {
                                future->fail(error);
                              } else {
@@ -186,7 +187,7 @@ void Agent::tell_given_up(const PendingCall& call, uint64_t id) {
   (void)fabric_->post(call.to, std::move(message)).status;
 }
 
-void Agent::complete(const PendingCall& call, Outcome outcome) {
+void Agent::complete(const PendingCall& call, Outcome&& outcome) {
   call.done(std::move(outcome));
   end_work();
 }

@@ -107,7 +107,7 @@ class Agent final : private net::Sink {
   enum class Watch { ByTimer, ByCaller };
   /// `watch`: who ends it when its time is up. Until it is on its way, the caller does in any case.
   uint64_t send(base::Rank to, detail::Outcall call, base::TimePoint since, base::TimePoint deadline,
-                std::chrono::milliseconds timeout, Watch watch, std::function<void(Outcome)> done);
+                std::chrono::milliseconds timeout, Watch watch, std::function<void(Outcome&&)> done);
   base::Incarnation post(base::Rank to, wire::Message message);
   /// Tells the callee of a call that was given up. It is answered once it has ended there, if it kept something.
   void tell_given_up(const PendingCall& call, uint64_t id);
@@ -118,7 +118,7 @@ class Agent final : private net::Sink {
   std::string text_of(base::Rank to, const Callee& callee) const;
 
   /// Ends a call that was taken from pending_.
-  void complete(const PendingCall& call, Outcome outcome);
+  void complete(const PendingCall& call, Outcome&& outcome);
 
   const Options options_;
   AgentHost& host_;

@@ -34,7 +34,7 @@ struct PendingCall {
   Callee callee;
   base::TimePoint deadline = base::never;
   base::TimePoint since;
-  std::function<void(Outcome)> done;             ///< short: called on the driving thread, or on whoever fails the call
+  std::function<void(Outcome&&)> done;           ///< short: called on the driving thread, or on whoever fails the call
   base::Incarnation incarnation{};               ///< 0 until sent
   std::shared_ptr<const void> keep = {};         ///< what must stay until it has ended there, also if it is given up
   std::shared_ptr<Interceptor::Made> made = {};  ///< what a layer above adds to it

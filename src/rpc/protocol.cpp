@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <iterator>
 #include <limits>
 #include <span>
 
@@ -70,21 +71,31 @@ void append(wire::Message& message, detail::Packet packet) {
   message.tensors = std::move(packet.tensors);
 }
 
+/// Mostly what comes in front is a few bytes, for which a small packet makes room where it is.
+void put_in_front(std::span<const char> bytes, wire::Message& message, detail::Packet packet) {
+  message.body = std::move(packet.body);
+  message.body.insert(message.body.begin(), bytes.begin(), bytes.end());
+  message.tensors = std::move(packet.tensors);
+}
+
 }  // namespace
 
 wire::Message encode_call(uint64_t id, const CallHeader& header, detail::Packet arguments) {
   wire::Message message;
   message.kind = static_cast<uint8_t>(Kind::Call);
   message.tag = id;
-  message.body.reserve(CallHeader::bytes + arguments.body.size() + 64);
-  message.body.resize(CallHeader::bytes);
-  char* next = message.body.data();
+  const uint32_t behind = (header.makes ? makes_reference : 0) | (header.object ? on_object : 0) |
+                          (header.name.empty() ? 0 : named) | (header.loans.empty() ? 0 : has_loans) |
+                          (header.note.empty() ? 0 : has_note);
+  char fixed[CallHeader::bytes];
+  char* next = fixed;
   next = wire::put(next, header.function.module);
   next = wire::put(next, header.function.offset);
   next = wire::put(next, header.timeout_ms);
-  wire::put<uint32_t>(next, (header.one_way ? one_way : 0) | (header.makes ? makes_reference : 0) |
-                                (header.object ? on_object : 0) | (header.name.empty() ? 0 : named) |
-                                (header.loans.empty() ? 0 : has_loans) | (header.note.empty() ? 0 : has_note));
+  wire::put<uint32_t>(next, behind | (header.one_way ? one_way : 0));
+  if (!behind) return put_in_front(fixed, message, std::move(arguments)), message;
+  message.body.reserve(CallHeader::bytes + arguments.body.size() + 64);
+  message.body.assign(std::begin(fixed), std::end(fixed));
   if (!header.note.empty()) write_note(message, header.note);
   if (header.makes) write_id(wire::writer(message), *header.makes);
   if (header.object) write_id(wire::writer(message), *header.object);
@@ -122,9 +133,10 @@ wire::Message encode_result(uint64_t id, const ReplyHeader& header, detail::Pack
   wire::Message message;
   message.kind = static_cast<uint8_t>(Kind::Reply);
   message.tag = id;
+  const auto flags = static_cast<char>((header.loans.empty() ? 0 : with_loans) | (header.note.empty() ? 0 : with_note));
+  if (!flags) return put_in_front({&flags, 1}, message, std::move(result)), message;
   message.body.reserve(1 + sizeof(NoteLength) + header.note.size() + result.body.size());
-  message.body.push_back(
-      static_cast<char>((header.loans.empty() ? 0 : with_loans) | (header.note.empty() ? 0 : with_note)));
+  message.body.push_back(flags);
   if (!header.note.empty()) write_note(message, header.note);
   if (!header.loans.empty()) write_loans(wire::writer(message), header.loans);
   append(message, std::move(result));

@@ -33,8 +33,8 @@ Numbers distribution(Random& random) {
 }
 
 /// A random state in which there are three actions to choose from.
-struct Choice {
-  explicit Choice(Random& random)
+struct ChoiceSample {
+  explicit ChoiceSample(Random& random)
       : policy(distribution(random)),
         behaviour(distribution(random)),
         average(distribution(random)),
@@ -92,8 +92,8 @@ struct Choice {
 };
 
 /// The same where an action is two amounts, some deviations around means.
-struct Amounts {
-  Amounts(Random& random, const Rules& rules) {
+struct AmountsSample {
+  AmountsSample(Random& random, const Rules& rules) {
     for (auto* numbers : {&mean, &behaviour, &average, &action, &another}) {
       for (int i = 0; i < 2; ++i) numbers->push_back(3 * rules.deviation * random.normal());
     }
@@ -183,13 +183,13 @@ double weighted_worst(const Rules& rules, uint64_t seed, Drawn drawn) {
 double worst_bounded_direction(const Rules& rules, uint64_t seed, bool of_amounts) {
   auto tight = rules;
   tight.trust = std::min(rules.trust, tightest);
-  if (of_amounts) return bounded_worst(tight, seed, [&](Random& random) { return Amounts(random, tight); });
-  return bounded_worst(tight, seed, [](Random& random) { return Choice(random); });
+  if (of_amounts) return bounded_worst(tight, seed, [&](Random& random) { return AmountsSample(random, tight); });
+  return bounded_worst(tight, seed, [](Random& random) { return ChoiceSample(random); });
 }
 
 double worst_weighted_direction(const Rules& rules, uint64_t seed, bool of_amounts) {
-  if (of_amounts) return weighted_worst(rules, seed, [&](Random& random) { return Amounts(random, rules); });
-  return weighted_worst(rules, seed, [](Random& random) { return Choice(random); });
+  if (of_amounts) return weighted_worst(rules, seed, [&](Random& random) { return AmountsSample(random, rules); });
+  return weighted_worst(rules, seed, [](Random& random) { return ChoiceSample(random); });
 }
 
 }  // namespace farad::acer

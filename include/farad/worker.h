@@ -212,9 +212,10 @@ bool cancelled();
 
 /// At namespace scope: lets others, also other programs, call `fn` by its qualified name. It takes and gives what an
 /// IValue can hold; a struct is the tuple of its fields. An instance of a template may be given as it is, commas and
-/// all.
+/// all, and is called with its arguments as they are written here.
 #define FARAD_REMOTE(...)                                                                                       \
   [[maybe_unused]] static const bool FARAD_CONCAT(farad_remote_, __COUNTER__) = ::farad::detail::register_name( \
-      ::farad::detail::function_name<__VA_ARGS__>, ::farad::detail::ByName<__VA_ARGS__>::function);
+      ::farad::detail::name_as_written(::farad::detail::function_name<__VA_ARGS__>, #__VA_ARGS__),              \
+      ::farad::detail::ByName<__VA_ARGS__>::function);
 #define FARAD_CONCAT(a, b) FARAD_CONCAT_(a, b)
 #define FARAD_CONCAT_(a, b) a##b

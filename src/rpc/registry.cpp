@@ -88,6 +88,17 @@ Registry& registry() {
   return all;
 }
 
+/// Where the arguments of a template begin that a name ends with; at its end if there are none.
+size_t arguments_at(std::string_view name) {
+  if (!name.ends_with('>')) return name.size();
+  int depth = 0;
+  for (size_t at = name.size(); at-- > 0;) {
+    depth += name[at] == '>' ? 1 : name[at] == '<' ? -1 : 0;
+    if (depth == 0) return at;
+  }
+  return name.size();
+}
+
 bool register_as(const FunctionId& id, Function& function) {
   function.id = id;
   auto& all = registry();
@@ -109,6 +120,12 @@ const Function* find_function(const FunctionId& id) {
   base::Lock lock(all.mutex);
   const auto found = all.by_id.find(id);
   return found == all.by_id.end() ? nullptr : found->second;
+}
+
+std::string name_as_written(std::string_view name, std::string_view written) {
+  const auto arguments = written.substr(arguments_at(written));
+  if (arguments.empty()) return std::string(name);
+  return std::string(name.substr(0, arguments_at(name))).append(arguments);
 }
 
 bool register_name(std::string_view name, const Function& function) {

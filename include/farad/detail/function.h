@@ -56,6 +56,9 @@ bool register_function(Function& function);
 bool register_everywhere(Function& function, uint64_t number);
 const Function* find_function(const FunctionId& id);
 
+/// What others call a function by: its name as the compiler prints it, but with the arguments of a template as they
+/// were written, because compilers print those each in its way, or leave them out.
+std::string name_as_written(std::string_view name, std::string_view written);
 /// Makes `function` known to other programs, under its qualified name.
 bool register_name(std::string_view name, const Function& function);
 const Function* find_function(std::string_view name);

@@ -34,6 +34,7 @@ To converted(From x) {
   return static_cast<To>(x);
 }
 FARAD_REMOTE(shop::converted<double, bool>)
+FARAD_REMOTE(shop::converted<double, int64_t>)
 FARAD_REMOTE(shop::later_ones)
 FARAD_REMOTE(shop::scaled)
 FARAD_REMOTE(shop::labelled)
@@ -266,6 +267,8 @@ TEST(FunctionsByName, MayBeInstancesOfATemplate) {
   on_first_of_two([](Worker& worker) {
     EXPECT_TRUE(worker.rpc_sync("worker1", "shop::converted<double, bool>", {0.5}).toBool());
     EXPECT_FALSE(worker.rpc_sync("worker1", "shop::converted<double, bool>", {0.}).toBool());
+    EXPECT_EQ(worker.rpc_sync("worker1", "shop::converted<double, int64_t>", {2.5}).toInt(), 2)
+        << "as it is written, whatever else the compiler calls that type";
   });
 }
 

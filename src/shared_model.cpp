@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "net/machine.h"
+#include "shared/history.h"
 #include "shared_model_state.h"
 
 namespace farad::shared {
@@ -273,12 +274,9 @@ std::vector<Update> Model::history() const {
   const uint64_t first = last > most_records ? last - most_records + 1 : 1;
   std::vector<Update> updates;
   for (uint64_t version = first; version <= last; ++version) {
-    const auto& record = header.records[version % most_records];
-    if (record.version.load(std::memory_order_acquire) != version) continue;  // A newer one is written over it.
-    Update update{
-        static_cast<int>(record.worker.load()), record.sequence.load(), record.version_read.load(), version, {}};
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (record.version.load(std::memory_order_relaxed) == version) updates.push_back(update);
+    Ticket update;
+    if (!look_up(header, version, update)) continue;
+    updates.push_back({static_cast<int>(update.seat), update.sequence, update.version_read, version, {}});
   }
   return updates;
 }

@@ -7,6 +7,8 @@
 #include <exception>
 #include <utility>
 
+#include "shared/history.h"
+
 namespace farad::shared {
 namespace {
 
@@ -63,8 +65,7 @@ base::Status Writer::locked(const Work& work, base::TimePoint deadline, Done& do
     work.change();
     done.version = header.books.version.load(relaxed) + 1;
     if (work.observe) work.observe(done);
-    enter({seat_, 0, done.sequence, work.version_read}, done.version);
-    record(done.sequence, work.version_read, done.version);
+    note({seat_, 0, done.sequence, work.version_read}, done.version);
     header.books.version.store(done.version, relaxed);
   };
   return alone([&] { wholly(update); }, deadline);
@@ -81,7 +82,7 @@ void Writer::together(const Work& work, const std::vector<Ticket>& tickets) {
       enter(ticket, version);
       oldest = std::min(oldest, ticket.version_read);
     }
-    record(0, oldest, version);
+    write_down(header, {seat_, 0, 0, oldest}, version);
     header.books.version.store(version, relaxed);
   });
 }
@@ -146,11 +147,15 @@ Writer::Done Writer::unlocked(const Work& work) {
   }
   seat.writing.store(0);
   if (done.version != 0) {
-    enter({seat_, 0, done.sequence, work.version_read}, done.version);
-    record(done.sequence, work.version_read, done.version);
+    note({seat_, 0, done.sequence, work.version_read}, done.version);
   }
   if (thrown) std::rethrow_exception(thrown);
   return done;
+}
+
+void Writer::note(const Ticket& update, uint64_t version) const {
+  enter(update, version);
+  write_down(segment_->header(), update, version);
 }
 
 void Writer::enter(const Ticket& ticket, uint64_t version) const {
@@ -160,20 +165,6 @@ void Writer::enter(const Ticket& ticket, uint64_t version) const {
   tally.last.store(ticket.sequence, relaxed);
   tally.staleness_sum.fetch_add(staleness * ticket.updates, relaxed);
   if (staleness > tally.staleness_most.load(relaxed)) tally.staleness_most.store(staleness, relaxed);
-}
-
-void Writer::record(uint64_t sequence, uint64_t version_read, uint64_t version) const {
-  auto& header = segment_->header();
-  // Where nothing is locked, one that was held up for so long would write over a newer one.
-  if (header.books.version.load(relaxed) >= version + most_records) return;
-  auto& record = header.records[version % most_records];
-  // So that whoever finds one version before and after has found what belongs to it.
-  record.version.store(0, relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  record.worker.store(seat_, relaxed);
-  record.sequence.store(sequence, relaxed);
-  record.version_read.store(version_read, relaxed);
-  record.version.store(version, std::memory_order_release);
 }
 
 }  // namespace farad::shared

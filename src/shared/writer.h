@@ -50,8 +50,8 @@ class Writer {
   base::Status acquire(base::TimePoint deadline);
   void keep();
   void put_back();
+  void note(const Ticket& update, uint64_t version) const;
   void enter(const Ticket& ticket, uint64_t version) const;
-  void record(uint64_t sequence, uint64_t version_read, uint64_t version) const;
 
   const std::shared_ptr<Segment> segment_;
   const uint32_t seat_;

@@ -12,7 +12,6 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
-#include <atomic>
 #include <chrono>
 #include <future>
 #include <string>
@@ -275,29 +274,6 @@ TEST(SharedModelThreads, WhoeverNeedsAnUpdateToEndWaitsNoLongerThanItsPatience) 
   EXPECT_GT(stats.snapshot_retries, 0u);
   EXPECT_EQ(stats.rejected, 1u);
   EXPECT_EQ(stats.version, 1u);
-}
-
-TEST(SharedModelThreads, HistoryWhileOthersStepMixesNoTwoUpdates) {
-  // By one worker alone, whose updates are its sequence; the oldest one lies where the next one will.
-  const auto name = fresh_name();
-  Linear bound = linear(), other = linear();
-  auto model = Model::create(name, bound, torch::optim::SGDOptions(0.1), {Policy::Hogwild});
-  const auto watching = Model::attach(name, other);
-  std::atomic<bool> over = false;
-  std::thread stepping([&] {
-    for (int i = 0; i < 30'000; ++i) model.step({at::ones({3, 4}), Tensor()});
-    over = true;
-  });
-  uint64_t seen = 0, mixed = 0;
-  do {
-    for (const auto& update : watching.history()) {
-      ++seen;
-      mixed += update.sequence != update.version || update.version_read + 1 != update.version;
-    }
-  } while (!over);
-  stepping.join();
-  EXPECT_EQ(mixed, 0u) << "of " << seen;
-  EXPECT_EQ(watching.history().size(), 1'024u);
 }
 
 TEST(SharedModelThreads, SnapshotsWhileOthersStepAreOfOneVersion) {

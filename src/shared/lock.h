@@ -27,13 +27,14 @@ class Lock {
   base::Status acquire(Manners& manners, base::TimePoint deadline, bool& abandoned);
   /// By the thread that acquired it.
   void release(Manners& manners);
+  /// Whether another one sleeps until it can have it.
+  bool somebody_waits() const;
 
  private:
   void let_others_go_first(const Manners& manners) const;
   int try_for_a_while();
   uint32_t word() const;
   bool is_taken() const;
-  bool somebody_waits() const;
 
   pthread_mutex_t mutex_;
   std::atomic<uint64_t> turns_;

@@ -141,6 +141,19 @@ bool report(const json& results) {
   return reached;
 }
 
+bool report_instructions(const json& per_node) {
+  constexpr double most = 0.6;
+  const double torch = per_node["torch"].get<double>();
+  std::printf("\nInstructions for a small node, by callgrind\n");
+  for (const auto& [engine, count] : per_node.items()) {
+    std::printf("  %-8s %8.0f  %.2fx\n", engine.c_str(), count.get<double>(), count.get<double>() / torch);
+  }
+  const double ratio = per_node["farad"].get<double>() / torch;
+  std::printf("  the engine needs %.2fx of what libtorch's does (at most %.1fx)%s\n", ratio, most,
+              verdict(ratio <= most));
+  return ratio <= most;
+}
+
 void report_scaling(const json& scaling) {
   std::printf("\nSimulated: one pass, every message takes 50 us\n  %-8s %8s %12s %10s %12s\n", "shape", "workers",
               "time", "messages", "a worker");

@@ -77,7 +77,10 @@ base::Status Backward::on_vain(std::span<const char> body) {
   }
   const char* next = body.data() + 1;
   const ContextId id(wire::take<int64_t>(next));
-  if (const auto context = contexts_.find(id)) forget(context, RerunId(wire::take<uint64_t>(next)));
+  const RerunId rerun(wire::take<uint64_t>(next));
+  // That is what all that was run once has.
+  if (rerun == RerunId()) return {base::Code::Protocol, "[autograd] what was run again in vain has no number"};
+  if (const auto context = contexts_.find(id)) forget(context, rerun);
   return {};
 }
 

@@ -53,8 +53,7 @@ bool Backward::hand_over(Outbox::Parcel& parcel) {
   return true;
 }
 
-/// One message. If a tensor in it is changed while it is written then it does not go, and its context hears of it; so
-/// there must be no other.
+/// One message. If a tensor in it is changed while it is written then it does not go: see on_unsent().
 void Backward::post(Outbox::Parcel& parcel) {
   const auto to = parcel.to;
   std::vector<PassMail> mails;
@@ -126,7 +125,7 @@ base::Status Backward::record_received(const std::shared_ptr<LocalContext>& cont
 /// cannot do without.
 void Backward::on_unsent(net::Peer to, const wire::Message& message, const base::Status& why) {
   std::vector<PassMail> mails, again;
-  if (auto status = decode(message, mails); !status.ok()) return services_.warn(status);
+  if (auto status = decode(message, mails, MailHas::NoTensors); !status.ok()) return services_.warn(status);
   for (auto& mail : mails) {
     if (mail.tensors() == 0) {
       again.push_back(std::move(mail));

@@ -10,8 +10,7 @@ void GradientSums::hand_in(std::vector<LeafGradient> gradients, bool differentia
   found_.push_back({std::move(gradients), differentiable});
 }
 
-void GradientSums::add_all() {
-  std::vector<Found> found;
+void GradientSums::add_all(std::vector<Found>& found) {
   {
     base::Lock lock(handing_in_);
     found.swap(found_);
@@ -30,28 +29,33 @@ void GradientSums::add_all() {
 }
 
 void GradientSums::add_up() {
+  std::vector<Found> found;
   base::Lock lock(adding_up_);
-  add_all();
+  add_all(found);
 }
 
 base::Status GradientSums::read(GradientStore& all) {
+  std::vector<Found> found;
   base::Lock lock(adding_up_);
-  add_all();
+  add_all(found);
   if (!failed_.empty()) return failed_.begin()->second;
   all = sums_;
   return {};
 }
 
 base::Status GradientSums::read(const at::Tensor& leaf, std::pair<at::Tensor, Ready>& gradient) {
+  std::vector<Found> found;
   base::Lock lock(adding_up_);
-  add_all();
+  add_all(found);
   if (const auto failed = failed_.find(leaf.unsafeGetTensorImpl()); failed != failed_.end()) return failed->second;
   gradient = sums_.look(leaf);
   return {};
 }
 
 void GradientSums::set(const at::Tensor& leaf, at::Tensor gradient) {
+  at::Tensor before;  // It may end a graph.
   base::Lock lock(adding_up_);
+  before = sums_.find(leaf);
   sums_.set(leaf, std::move(gradient));
 }
 

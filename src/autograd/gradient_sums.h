@@ -34,7 +34,8 @@ class GradientSums {
     std::vector<LeafGradient> gradients;
     bool differentiable = false;
   };
-  void add_all() REQUIRES(adding_up_) EXCLUDES(handing_in_);
+  /// Into `found`, which is to end without the lock: what is not added up may be the last that holds a graph.
+  void add_all(std::vector<Found>& found) REQUIRES(adding_up_) EXCLUDES(handing_in_);
 
   base::Mutex handing_in_;
   std::vector<Found> found_ GUARDED_BY(handing_in_);

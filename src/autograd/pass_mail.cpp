@@ -40,7 +40,7 @@ wire::Message encode(const std::vector<PassMail>& mails, std::vector<at::Tensor>
   return message;
 }
 
-base::Status decode(const wire::Message& message, std::vector<PassMail>& mails) {
+base::Status decode(const wire::Message& message, std::vector<PassMail>& mails, MailHas has) {
   const char* next = message.body.data() + 1;
   const char* const end = message.body.data() + message.body.size();
   size_t said = 0;
@@ -57,7 +57,7 @@ base::Status decode(const wire::Message& message, std::vector<PassMail>& mails) 
     next += size;
     said += mail.tensors();
   } while (next != end);
-  if (said != message.tensors.size()) {
+  if (has == MailHas::Tensors && said != message.tensors.size()) {
     return {base::Code::Protocol, "[autograd] gradients that speak of " + std::to_string(said) + " tensors and have " +
                                       std::to_string(message.tensors.size())};
   }

@@ -19,8 +19,10 @@ struct PassMail {
 
 /// Several of them in one, of kind rpc::Kind::Above: each takes the next of the tensors, as many as it speaks of.
 wire::Message encode(const std::vector<PassMail>& mails, std::vector<at::Tensor> tensors);
-/// Protocol if this is none: also if they speak of more tensors than there are, or of fewer.
-base::Status decode(const wire::Message& message, std::vector<PassMail>& mails);
+/// Protocol if this is none: also if they speak of more tensors than there are, or of fewer. Of one that was taken back
+/// there is only the body: its tensors are not asked for then.
+enum class MailHas { Tensors, NoTensors };
+base::Status decode(const wire::Message& message, std::vector<PassMail>& mails, MailHas has = MailHas::Tensors);
 
 /// The first byte of a body tells what it is.
 enum class Mail : char {

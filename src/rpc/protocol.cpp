@@ -93,7 +93,10 @@ wire::Message encode_call(uint64_t id, const CallHeader& header, detail::Packet 
   next = wire::put(next, header.function.offset);
   next = wire::put(next, header.timeout_ms);
   wire::put<uint32_t>(next, behind | (header.one_way ? one_way : 0));
-  if (!behind) return put_in_front(fixed, message, std::move(arguments)), message;
+  if (!behind) {
+    put_in_front(fixed, message, std::move(arguments));
+    return message;
+  }
   message.body.reserve(CallHeader::bytes + arguments.body.size() + 64);
   message.body.assign(std::begin(fixed), std::end(fixed));
   if (!header.note.empty()) write_note(message, header.note);
@@ -134,7 +137,10 @@ wire::Message encode_result(uint64_t id, const ReplyHeader& header, detail::Pack
   message.kind = static_cast<uint8_t>(Kind::Reply);
   message.tag = id;
   const auto flags = static_cast<char>((header.loans.empty() ? 0 : with_loans) | (header.note.empty() ? 0 : with_note));
-  if (!flags) return put_in_front({&flags, 1}, message, std::move(result)), message;
+  if (!flags) {
+    put_in_front({&flags, 1}, message, std::move(result));
+    return message;
+  }
   message.body.reserve(1 + sizeof(NoteLength) + header.note.size() + result.body.size());
   message.body.push_back(flags);
   if (!header.note.empty()) write_note(message, header.note);

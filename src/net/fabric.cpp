@@ -222,7 +222,9 @@ void FabricImpl::refuse_own_rank() {
   const base::Rank rank(static_cast<uint16_t>(options_.rank));
   open_rendezvous(options_.rendezvous, rank, runtime_, rendezvous_).raise();
   // The others may not have started yet; but this worker's error must not wait for those who never will.
-  const auto patience = std::min<std::chrono::milliseconds>(options_.join_timeout, time_to_be_heard);
+  const bool endless = options_.join_timeout.count() == 0;
+  const std::chrono::milliseconds patience =
+      endless ? time_to_be_heard : std::min<std::chrono::milliseconds>(options_.join_timeout, time_to_be_heard);
   std::vector<Member> members;
   bool rejoined = false;
   const auto status =

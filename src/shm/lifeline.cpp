@@ -25,6 +25,7 @@ void Lifeline::prepare() {
 base::Status Lifeline::hold() {
   const int rc = pthread_mutex_trylock(&mutex_);
   if (rc == 0) return {};
+  if (rc == EOWNERDEAD) release();  // We have it all the same, and this thread must not go on having it.
   return {base::Code::Protocol, "[shm] a lifeline that should be free is not (" + std::to_string(rc) + ")"};
 }
 

@@ -282,8 +282,8 @@ bool ShmTransport::ring_up(Call& call) {
   if (status.ok()) status = ShmLink::create(made);
   if (!status.ok()) return fail(call, status);
   call.link = std::move(made);
-  if (status = monitor_.hold(call.link); !status.ok())
-    return fail(call, status);  // Before the other side can watch it.
+  status = monitor_.hold(call.link);  // Before the other side can watch it.
+  if (!status.ok()) return fail(call, status);
   call.greeting =
       std::make_unique<ShmCaller>(std::move(socket), options_.secret, std::move(self), own_bell(), *call.link);
   call.until = base::Clock::now() + greeting_time();

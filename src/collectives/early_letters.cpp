@@ -21,7 +21,7 @@ EarlyLetters::Fate EarlyLetters::keep(net::Peer from, Letter& letter) {
   const auto& ranks = letter.group.ranks;
   const auto is_member = [&](base::Rank rank) { return std::ranges::find(ranks, rank.value) != ranks.end(); };
   if (!is_member(self_) || !is_member(from.rank)) return Fate::Foreign;
-  auto& so_far = bytes_[from.rank];
+  auto& so_far = bytes_[from];
   const size_t bytes = bytes_of(letter);
   if (overrun_.contains(from.rank) || (so_far > 0 && so_far + bytes > most_bytes_)) {
     overrun_.insert(from.rank);
@@ -36,7 +36,7 @@ EarlyLetters::Fate EarlyLetters::keep(net::Peer from, Letter& letter) {
 EarlyLetters::Letters EarlyLetters::take(const GroupId& group) {
   auto found = letters_.extract(group);
   if (!found) return {};
-  for (const auto& [from, letter] : found.mapped()) bytes_[from.rank] -= bytes_of(letter);
+  for (const auto& [from, letter] : found.mapped()) bytes_[from] -= bytes_of(letter);
   return std::move(found.mapped());
 }
 

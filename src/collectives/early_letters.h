@@ -44,7 +44,7 @@ class EarlyLetters {
   const base::Rank self_;
   const size_t most_bytes_;
   std::map<GroupId, Letters> letters_;
-  std::map<base::Rank, size_t> bytes_;  // by sender, of what is kept
+  std::map<net::Peer, size_t> bytes_;  // by sender, each life of it by itself, of what is kept
   std::set<base::Rank> overrun_;
 };
 

@@ -99,9 +99,9 @@ Tensor all_reduce(const Ticket& ticket, const Tensor& input, Op op) {
   auto reduction = reduce_so(ticket, signature, input, op);
   if (reduction.result.defined()) return with_history(ticket, signature, std::move(reduction), input, op);
 
-  // A gradient goes through it that depends on everybody's input. By slices it would go through each member's part of
-  // the graph, and one that does not record, or lets go of its result, would take that slice's away from all the
-  // others.
+  // A gradient goes through it that depends on everybody's input, or the sum is small. By slices it would go through
+  // each member's part of the graph, and one that does not record, or lets go of its result, would take that slice's
+  // away from all the others.
   return reduce_whole(ticket, signature, input, op, differentiable_meeting);
 }
 

@@ -14,8 +14,9 @@ namespace farad::collectives {
 
 /// Meetings of an operation have numbers. The first is every operation's and every algorithm's: there each member hears
 /// from each other (by doubling: from one other) what that one has called, and whether it wants a gradient. If one
-/// does, what can be differentiated takes the place of the other steps, and has a number of its own. A sum needs none
-/// of it: its gradient goes back as if everybody had given its input to everybody, which has that number then.
+/// does, what can be differentiated takes the place of the other steps, and has a number of its own. A sum in slices
+/// or a ring needs none of it: its gradient goes back as if everybody had given its input to everybody, which has that
+/// number then.
 constexpr uint64_t first_meeting = 0, differentiable_meeting = 1, first_step = 2;
 
 /// What reductions that go step by step have in common: no gradients, and meetings that begin before others are over.

@@ -69,6 +69,14 @@ TEST_F(EarlyLettersTest, OfASenderThatSendsTooMuchAreNotKeptAnyMore) {
   EXPECT_EQ(keep(one, letter_of(all, 2)), Fate::Kept);
 }
 
+TEST_F(EarlyLettersTest, OfItsNextLifeHaveRoomOfTheirOwn) {
+  EXPECT_EQ(keep(one, letter_of(all, 0, 6000)), Fate::Kept);
+  EXPECT_EQ(keep(one, letter_of(all, 1, 6000)), Fate::TooMuch);
+  early_.forgive(one);
+  auto letter = letter_of(all, 0, 6000);
+  EXPECT_EQ(early_.keep({one, base::Incarnation(7)}, letter), Fate::Kept);
+}
+
 TEST_F(EarlyLettersTest, OneIsKeptHoweverLargeItIs) {
   EXPECT_EQ(keep(one, letter_of(all, 0, 100'000)), Fate::Kept);
   EXPECT_EQ(keep(one, letter_of(all, 1)), Fate::TooMuch);

@@ -104,7 +104,9 @@ Model Model::create(const std::string& name, std::vector<Named> tensors, detail:
 Model Model::attach(const Handle& handle, std::vector<Named> tensors, Options options) {
   const auto& name = handle.name;
   FARAD_CHECK(handle.machine.empty() || handle.machine == net::machine_identity(), "[shared] \"", name,
-              "\" is a model of another machine or another user: it is shared by processes of one");
+              "\" is a model of another machine or another user, or this one cannot tell which it is (/proc cannot be "
+              "read): it is "
+              "shared by processes of one");
   std::shared_ptr<Segment> segment;
   std::unique_ptr<Broker> broker;
   const auto deadline = base::deadline_after(base::Clock::now(), options.patience);

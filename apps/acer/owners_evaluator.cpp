@@ -25,7 +25,7 @@ void live(const Settings& settings, int requests, int results) {
   if (count != sizeof name) return;  // Nobody wants it.
   const auto spec = make_environment(settings.environment)->spec();
   const auto network = make_network(settings.shape(spec), Random(0));
-  auto model = shared::Model::attach(name, *network);
+  auto model = shared::Model::attach(name, *network, {.read_only = true});
   serve_evaluations(settings, model, requests, results);
 }
 

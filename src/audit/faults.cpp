@@ -15,8 +15,8 @@ const std::vector<Fault>& faults() {
   using shared::Policy;
   // Where all wait for all, one that brings nothing, or brings it twice, is an error and no silent defect.
   static const std::vector<Policy> one_by_one{Policy::Locked, Policy::Hogwild, Policy::Managed};
-  // Where writes race, what the optimizer remembers is not what one process would, and D5 cannot tell more.
   static const std::vector<Policy> by_means{Policy::AllReduced, Policy::Managed};
+  // Where writes race, what the optimizer remembers is not what one process would, and D5 cannot tell more.
   static const std::vector<Policy> without_races{Policy::Locked, Policy::AllReduced, Policy::Managed, Policy::Averaged};
   static const std::vector<Fault> all{
       {"accumulate", "B2", "gradients are never cleared: the optimizer gets the sum of all so far"},

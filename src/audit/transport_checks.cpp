@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -53,6 +54,7 @@ Finding check_fidelity(const Materials& all) {
     worst = worse(worst, apart);
     ++compared;
   }
+  if (compared == 0) worst = std::numeric_limits<double>::infinity();  // Nothing was seen to be right.
   return finding("B1", "the optimizer consumed the mean of what the workers had", worst, all.sum_tolerance(),
                  std::to_string(compared) + " " + note + ", relative");
 }

@@ -157,7 +157,8 @@ Status CheckpointWriter::begin(const CheckpointFacts& facts) {
 Status CheckpointWriter::lock() {
   lock_ = base::Fd(open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock_) return failed(directory_, std::string("open: ") + std::strerror(errno));
-  // Ends with the process, however that ends. There are file systems that have no locks, or none of directories.
+  // Ends with the process, and with those that it has forked meanwhile, however they end. There are file systems that
+  // have no locks, or none of directories.
   if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};
   lock_.reset();
   return failed(directory_, "another checkpoint is being saved into it right now");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/TensorBody.h>
+#include <farad/collectives.h>
 
 #include <cstdint>
 #include <functional>

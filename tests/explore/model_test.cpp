@@ -81,6 +81,15 @@ TEST(PassModel, ANodeThatThrowsFailsThePassAndIsNamed) {
   expect_good(throws, {}, 5'000);
 }
 
+/// To its end, without any dangers.
+void play(World& world, std::mt19937& random) {
+  for (size_t dangers_from = 0;;) {
+    const auto steps = world.steps(dangers_from);
+    if (steps.empty()) break;
+    world.take(steps[random() % steps.size()]);
+  }
+}
+
 Graph fast(Graph graph) {
   for (auto& root : graph.roots) root.fast = true;
   return graph;
@@ -90,11 +99,7 @@ TEST(PassModel, FastGivesWhatOneProcessGivesWhereEveryCallIsUsed) {
   for (uint32_t seed = 0; seed < farad::test::number_of_seeds(5'000); ++seed) {
     std::mt19937 random(seed);
     World world(std::make_shared<Graph>(fast(random_used_graph(random))));
-    for (size_t dangers_from = 0;;) {
-      const auto steps = world.steps(dangers_from);
-      if (steps.empty()) break;
-      world.take(steps[random() % steps.size()]);
-    }
+    play(world, random);
     ASSERT_EQ(world.judge(), "") << "seed " << seed;
     ASSERT_TRUE(world.ending(0) && world.ending(0)->committed) << "seed " << seed;
   }
@@ -114,11 +119,7 @@ TEST(PassModel, FastGivesWhatOneProcessGivesWhereOnlyGradientsOfEarlierPassesAre
       graph.pairs[i].gradient = !wanted.uses(static_cast<int>(i));
     }
     World world(std::make_shared<Graph>(graph));
-    for (size_t dangers_from = 0;;) {
-      const auto steps = world.steps(dangers_from);
-      if (steps.empty()) break;
-      world.take(steps[random() % steps.size()]);
-    }
+    play(world, random);
     ASSERT_EQ(world.judge(), "") << "seed " << seed;
     ASSERT_TRUE(world.ending(0) && world.ending(0)->committed) << "seed " << seed;
   }
@@ -132,11 +133,7 @@ TEST(PassModel, FastGivesWhatOneProcessGivesWhereGradientsOfOtherPassesCrossIt) 
     graph.roots.front().fast = seed % 3 != 0;
     mark_gradients(graph);
     World world(std::make_shared<Graph>(graph), {.slow_scans = seed % 2 == 0});
-    for (size_t dangers_from = 0;;) {
-      const auto steps = world.steps(dangers_from);
-      if (steps.empty()) break;
-      world.take(steps[random() % steps.size()]);
-    }
+    play(world, random);
     ASSERT_EQ(world.judge(), "") << "seed " << seed;
     for (size_t pass = 0; pass < graph.roots.size(); ++pass) {
       ASSERT_TRUE(world.ending(pass) && world.ending(pass)->committed) << "seed " << seed << ", pass " << pass;
@@ -165,11 +162,7 @@ TEST(PassModel, MessagesAreAsManyAsPromised) {
     std::mt19937 random(seed);
     const auto graph = std::make_shared<Graph>(random_graph(random));
     World world(graph);
-    for (size_t dangers_from = 0;;) {
-      const auto steps = world.steps(dangers_from);
-      if (steps.empty()) break;
-      world.take(steps[random() % steps.size()]);
-    }
+    play(world, random);
     std::set<std::pair<int, int>> edges;
     int pairs = 0;
     const auto edge = [&](int a, int b) {
